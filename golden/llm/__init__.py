@@ -1,0 +1,1 @@
+"""A real language model: weights file reader, forward pass, trace capture."""

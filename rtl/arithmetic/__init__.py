@@ -1,0 +1,1 @@
+"""Adders and other arithmetic."""

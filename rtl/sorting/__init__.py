@@ -1,0 +1,1 @@
+"""Sorting networks, the reconfigurable importance sorter and selection."""

@@ -1,0 +1,1 @@
+"""Synthesis, timing and area reports of the blocks in :mod:`rtl`."""
