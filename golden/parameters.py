@@ -247,6 +247,11 @@ class TisgParameters(Parameters):
     adder_registers: int = _choice(0, (0, 1), "register stages inside the adder")
     stall: bool = _flag(True, "back-pressure and held registers; false: always ready, always moving")
 
+    @property
+    def score_width(self) -> int:
+        """Bits of a stored score; a ``ufix`` code is zero-extended to 32."""
+        return 16 if self.score_format == "fp16" else 32
+
     def _check(self) -> None:
         if self.int_bits + self.frac_bits > 31:
             total = self.int_bits + self.frac_bits
