@@ -7,7 +7,7 @@ dimensions (batch, heads) broadcast. Every NaN result is the one quiet NaN of it
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EXP_TABLE", "LANES", "dot", "exp", "scores", "softmax", "weighted_sum"]
+__all__ = ["EXP_TABLE", "LANES", "dot", "exp", "ordered_sum", "scores", "softmax", "weighted_sum"]
 
 Half = NDArray[np.float16]
 Single = NDArray[np.float32]
@@ -132,15 +132,37 @@ def exp(x: Single) -> Single:
     return np.where(exponent < _LOWEST_EXPONENT, np.float32(0), scaled)
 
 
+def ordered_sum(terms: Single) -> Single:
+    """Sum over the last axis as :func:`softmax` forms it.
+
+    Term i is added to partial sum ``i mod 64`` in increasing order, the partial sums by a tree,
+    neighbours first.
+
+    Parameters
+    ----------
+    terms : ndarray of float32, shape (..., length)
+        Not negative.
+
+    Returns
+    -------
+    ndarray of float32, shape (...)
+    """
+    spare = -terms.shape[-1] % _PARTIALS
+    padded = np.pad(terms, ((0, 0),) * (terms.ndim - 1) + ((0, spare),))
+    partials = np.zeros((*terms.shape[:-1], _PARTIALS), np.float32)
+    for first in range(0, padded.shape[-1], _PARTIALS):
+        partials = partials + padded[..., first : first + _PARTIALS]
+    return _tree(partials, -1)
+
+
 def softmax(
     accumulated: Single, head_dim: int, mask: NDArray[np.bool_] | None = None
 ) -> tuple[Half, NDArray[np.bool_]]:
     """Attention weights of accumulated dot products.
 
     ``s = accumulated * c`` with ``c = fp32(1/sqrt(head_dim))``; NaN counts as -inf, +inf as the
-    largest finite number. ``e = exp(s - max(s))``; element i is added to partial sum ``i mod 64``
-    in increasing order, the partial sums by a tree, neighbours first. ``P = fp16(e * r)`` with
-    ``r = fp32(1/sum)``. If all of a row are -inf, all its weights are +0.
+    largest finite number. ``e = exp(s - max(s))``, ``r = fp32(1/ordered_sum(e))`` and
+    ``P = fp16(e * r)``. If all of a row are -inf, all its weights are +0.
 
     Parameters
     ----------
@@ -168,12 +190,7 @@ def softmax(
     empty = np.isneginf(top)
     with np.errstate(over="ignore"):
         e = exp(s - np.where(empty, np.float32(0), top))
-    spare = -e.shape[-1] % _PARTIALS
-    padded = np.pad(e, ((0, 0),) * (e.ndim - 1) + ((0, spare),))
-    partials = np.zeros((*e.shape[:-1], _PARTIALS), np.float32)
-    for first in range(0, padded.shape[-1], _PARTIALS):
-        partials = partials + padded[..., first : first + _PARTIALS]
-    total = _tree(partials, -1)[..., np.newaxis]
+    total = ordered_sum(e)[..., np.newaxis]
     reciprocal = np.float32(1) / np.where(empty, np.float32(1), total)
     return (e * reciprocal).astype(np.float16), bad
 

@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """Name -> component and parameters of every block that can be generated."""
 
 import dataclasses
@@ -32,7 +33,10 @@ class Block:
     summary: str
 
     def make(self, parameters: Parameters | None = None) -> Any:
-        """Component with the given (or the default) parameters; a :class:`wiring.Component`."""
+        """Component with the given (or the default) parameters; a :class:`wiring.Component`.
+
+        It need not be elaborated: a bench wants its layouts only.
+        """
         module, _, name = self.component.partition(":")
         factory: type[wiring.Component] = getattr(importlib.import_module(module), name)
         return factory(parameters or self.parameters())

@@ -13,6 +13,17 @@ from synth.pdk import MemoryFigures, Pdk
 
 __all__ = ["Macro", "area", "available", "declaration", "timing_model"]
 
+_THRESHOLDS = "".join(
+    f"  {place}_{edge} : {percent};\n"
+    for place, percent in (
+        ("input_threshold_pct", 50),
+        ("output_threshold_pct", 50),
+        ("slew_lower_threshold_pct", 30),
+        ("slew_upper_threshold_pct", 70),
+    )
+    for edge in ("rise", "fall")
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Macro:
@@ -81,7 +92,7 @@ def timing_model(shapes: list[MemoryShape], figures: MemoryFigures) -> str:
         "  delay_model : table_lookup;\n"
         '  time_unit : "1ns";\n  voltage_unit : "1V";\n  current_unit : "1mA";\n'
         '  pulling_resistance_unit : "1kohm";\n  capacitive_load_unit (1, ff);\n'
-        f"{_types(shapes)}{cells}}}\n"
+        f"{_THRESHOLDS}{_types(shapes)}{cells}}}\n"
     )
 
 

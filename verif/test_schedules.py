@@ -150,8 +150,8 @@ class Machine:
                 a = self.rows.pop((0, word.rows[0]))
                 nothing = np.zeros(self.ways, np.uint16), np.full(self.ways, 0xFFFF)
                 b = nothing if word.ranks else self.rows.pop((1, word.rows[1]))
-            results = sort_merge(*a, *b)
-            for lower, (fate, result) in enumerate(zip((word.upper, word.lower), results)):
+            results, fates = sort_merge(*a, *b), (word.upper, word.lower)
+            for lower, (fate, result) in enumerate(zip(fates, results, strict=True)):
                 bank = word.swap ^ lower
                 if fate == Fate.STORE:
                     assert (bank, word.rows[bank]) not in self.rows

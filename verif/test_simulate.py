@@ -152,17 +152,10 @@ def test_a_simulation_without_tests_has_failed(tmp_path):
 @pytest.mark.netlist
 def test_a_wrong_netlist_fails_its_bench(monkeypatch):
     """The sum's lowest bit is inverted in the Verilog."""
-    genuine = simulate.generate
-
-    def mutated(*arguments):
-        path = genuine(*arguments)
-        text = path.read_text()
-        wrong = re.sub(r"(o__payload <= [^;]*);", r"\1 ^ 1'h1;", text)
-        assert wrong != text
-        path.write_text(wrong)
-        return path
-
-    monkeypatch.setattr(simulate, "generate", mutated)
+    text, manifest = simulate._emitted("tisg", TisgParameters(lanes=1))
+    wrong = re.sub(r"(o__payload <= [^;]*);", r"\1 ^ 1'h1;", text)
+    assert wrong != text
+    monkeypatch.setattr(simulate, "_emitted", lambda *_: (wrong, manifest))
     try:
         find_simulator("icarus")
     except SimulatorError as error:
@@ -174,6 +167,27 @@ def test_a_wrong_netlist_fails_its_bench(monkeypatch):
     failed = [test for test in result.tests if not test.passed]
     assert failed and len(failed) == len(result.tests)
     assert "replay: kvsmith verify tisg --seed 1 --simulator icarus" in failed[0].message
+
+
+def test_verilog_is_generated_once_for_the_same_sources(monkeypatch, tmp_path):
+    calls = []
+
+    def counting(*arguments):
+        calls.append(arguments)
+        return genuine(*arguments)
+
+    genuine = simulate.generate
+    monkeypatch.setattr(simulate, "generate", counting)
+    monkeypatch.setattr(simulate, "BUILD", tmp_path)
+    parameters = TisgParameters(lanes=1)
+
+    texts = [simulate._emitted("tisg", parameters)[0] for _ in range(2)]
+    assert (texts[0] == texts[1], len(calls)) == (True, 1)
+    simulate._emitted("tisg", TisgParameters(lanes=2))
+    assert len(calls) == 2, "other parameters"
+    monkeypatch.setattr(simulate, "_sources", lambda: "changed")
+    simulate._emitted("tisg", parameters)
+    assert len(calls) == 3, "other sources"
 
 
 @pytest.fixture

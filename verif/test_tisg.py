@@ -49,6 +49,8 @@ FP16_CORNERS = {
     "tie_of_the_moved_sum_stays": (0x3C00, 0x3C01, 0x4000, 0),
     "tie_of_the_moved_sum_rounds_up": (0x3C00, 0x3C03, 0x4002, 0),
     "tie_of_the_moved_sum_rounds_up_by_a_carry": (0x3FFF, 0x3800, 0x4100, 0),
+    "sticky_bit_breaks_the_tie_of_the_moved_sum": (0x3FFF, 0x1880, 0x4001, 0),
+    "last_places_carry_the_sum_to_two": (0x0007, 0x0FFF, 0x1000, 0),
     "2048_plus_1_does_not_grow": (0x6800, 0x3C00, 0x6800, 0),
     "65504_plus_just_below_16_stays_finite": (0x7BFF, 0x4BFF, 0x7BFF, 0),
     "65504_plus_16_overflows": (0x7BFF, 0x4C00, 0x7C00, 0),
@@ -272,9 +274,17 @@ def beat(parameters, score, p, enable=-1):
 
 
 @DEPTHS
-@pytest.mark.parametrize("i_gap", [0, 3])
-@pytest.mark.parametrize("o_gap", [0, 5])
-@pytest.mark.parametrize("score_format", ["fp16", "fp32", "ufix"])
+@pytest.mark.parametrize(
+    "score_format, i_gap, o_gap",
+    [
+        ("fp16", 0, 0),
+        ("fp16", 3, 0),
+        ("fp16", 0, 5),
+        ("fp16", 3, 5),
+        ("fp32", 3, 5),
+        ("ufix", 3, 5),
+    ],
+)
 def test_beats_match_golden(score_format, o_gap, i_gap, adder_registers):
     parameters = TisgParameters(lanes=3, score_format=score_format, adder_registers=adder_registers)
     payloads, expected = stimulus(parameters, 40)

@@ -49,14 +49,22 @@ def align(m: Module, score, addend, added, *, int_bits: int, frac_bits: int) -> 
     """
     operands = Signal(operands_layout(len(score), int_bits + frac_bits))
     normal = Signal()
-    significand = Signal(len(addend.mantissa) + 1)
-    shifted = Signal(_FRACTION_BITS + int_bits)
+    scale = Signal(len(addend.exponent))
+    shifted = Signal(_FRACTION_BITS + int_bits, name="significand")
     guard = _FRACTION_BITS - frac_bits - 1
 
     m.d.comb += [
         normal.eq(addend.exponent.any()),
-        significand.eq(Cat(addend.mantissa, normal) & added.replicate(len(significand))),
-        shifted.eq(significand << (addend.exponent | ~normal)),
+        scale.eq(addend.exponent | ~normal),
+        shifted.eq(Mux(added, Cat(addend.mantissa, normal), 0)),
+    ]
+    for place in range(len(scale)):
+        step = 1 << place
+        moved = Signal.like(shifted, name=f"shifted_{step}")
+        # Ones that leave at the top belong to an overflow.
+        m.d.comb += moved.eq(Mux(scale[place], Cat(C(0, step), shifted[:-step]), shifted))
+        shifted = moved
+    m.d.comb += [
         operands.score.eq(score),
         operands.code.eq(shifted[guard + 1:]),
         operands.round_up.eq(shifted[guard] & (shifted[guard + 1] | shifted[:guard].any())),

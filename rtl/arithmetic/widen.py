@@ -7,8 +7,6 @@ from rtl.arithmetic.float_sum import FP16, FP32
 
 __all__ = ["widen"]
 
-_BIAS_DIFFERENCE = 127 - 15
-
 
 def widen(m: Module, number) -> data.View:
     """Convert to fp32; the sign is dropped, a NaN stays some NaN.
@@ -36,10 +34,13 @@ def widen(m: Module, number) -> data.View:
         leading_zeros.insert(0, empty)
         normalised = shifted
 
+    # The biases differ by 112 = 0b1110000, which no adder is needed for.
+    top = number.exponent[-1]
+    leading_zero_count = Cat(*leading_zeros)
     exponent = Signal(FP32.exponent_width)
     mantissa = Signal(FP16.mantissa_width)
     m.d.comb += [
-        exponent.eq(number.exponent + _BIAS_DIFFERENCE),
+        exponent.eq(Cat(number.exponent[:-1], (~top).replicate(3), top)),
         mantissa.eq(number.mantissa),
     ]
     with m.If(number.exponent.all()):
@@ -47,7 +48,7 @@ def widen(m: Module, number) -> data.View:
     with m.Elif(~number.exponent.any()):
         # The leading one, now in the highest place, becomes the hidden bit.
         m.d.comb += [
-            exponent.eq(_BIAS_DIFFERENCE - Cat(*leading_zeros)),
+            exponent.eq(Cat((-leading_zero_count)[:4], ~leading_zero_count.any(), C(0b11, 2))),
             mantissa.eq(normalised << 1),
         ]
         with m.If(~number.mantissa.any()):

@@ -15,37 +15,48 @@ __all__ = ["Network", "exchange"]
 _GROUP = 8
 
 
-def _outranks(m: Module, a, b, index_tiebreak: bool, name: str) -> Value:
-    """Whether entry ``a`` ranks above ``b``; either value if they are equal.
+def _order_word(winner, loser, width: int, index_tiebreak: bool) -> Value:
+    """Bits of ``winner`` as they stand against the same bits of ``loser``.
 
-    The carry out of a subtraction: it ripples inside groups of bits, all groups at once, and then
-    from group to group. Mapped, this is smaller than what synthesis makes of ``>``.
+    A low index ranks high: its bits come from the other side.
     """
-    width = len(a.key) + (len(a.index) if index_tiebreak else 0)
-    groups = -(-width // _GROUP)
-    x, y = (Signal(groups * _GROUP, name=f"{name}_{operand}") for operand in "xy")
-    generate, propagate = (Signal(groups, name=f"{name}_{carry}") for carry in ("g", "p"))
-
-    for operand, entry in ((x, a), (y, b)):
-        word = Cat(~entry.index, entry.key) if index_tiebreak else entry.key
-        padded = Cat(C(0, len(x) - width), word)
-        # Bits of one place in all the groups lie side by side, so that the groups ripple together.
-        m.d.comb += operand.eq(Cat(padded[place::_GROUP] for place in range(_GROUP)))
-
-    ripple, skip = C(0, groups), ~C(0, groups)
-    for left, right in zip(_words(x, groups), _words(y, groups), strict=True):
-        ripple = (left & ~right) | ((left | ~right) & ripple)
-        skip = (left | ~right) & skip
-    m.d.comb += [generate.eq(ripple), propagate.eq(skip)]
-
-    carry = generate[0]
-    for group in range(1, groups):
-        carry = generate[group] | (propagate[group] & carry)
-    return carry
+    word = Cat(loser.index, winner.key) if index_tiebreak else Value.cast(winner.key)
+    return Cat(C(0, width - len(word)), word)
 
 
-def _words(value, width: int):
-    return (value[start : start + width] for start in range(0, len(value), width))
+def _outrank(m: Module, cells, index_tiebreak: bool, name: str) -> list[Value]:
+    """Of each pair of entries whether the first ranks above the second; either if they are equal.
+
+    The carries out of subtractions, of all pairs side by side: they ripple through groups of bits,
+    and then from group to group. Mapped, this is smaller than what synthesis makes of ``>``.
+    """
+
+    def vector(suffix, value):
+        signal = Signal(width * len(cells), name=f"{name}_{suffix}")
+        m.d.comb += signal.eq(value)
+        return signal
+
+    a, _ = cells[0]
+    width = -(-(len(a.key) + len(a.index) * index_tiebreak) // _GROUP) * _GROUP
+    x = vector("x", Cat(_order_word(a, b, width, index_tiebreak) for a, b in cells))
+    y = vector("y", Cat(_order_word(b, a, width, index_tiebreak) for a, b in cells))
+    g, p = vector("g", x & ~y), vector("p", x | ~y)
+
+    # Only the last bit of each group is used in the end: there a carry has come through just the
+    # bits of its group. Synthesis drops the rest.
+    generate, propagate = g, p
+    for place in range(1, _GROUP):
+        generate = vector(f"g{place}", g | (p & generate.shift_left(1)))
+        propagate = vector(f"p{place}", p & propagate.shift_left(1))
+
+    outranks = []
+    for cell in range(len(cells)):
+        last = range(cell * width + _GROUP - 1, (cell + 1) * width, _GROUP)
+        carry = generate[last[0]]
+        for bit in last[1:]:
+            carry = generate[bit] | (propagate[bit] & carry)
+        outranks.append(carry)
+    return outranks
 
 
 def exchange(m: Module, entries, pairs, index_tiebreak: bool, name: str) -> Signal:
@@ -63,16 +74,17 @@ def exchange(m: Module, entries, pairs, index_tiebreak: bool, name: str) -> Sign
     """
     exchanged = Signal(entries.shape(), name=name)
     moved = {place for pair in pairs for place in pair}
-    still = [place for place in range(len(entries)) if place not in moved]
+    ranking = _outrank(m, [(entries[i], entries[j]) for i, j in pairs], index_tiebreak, name)
 
-    m.d.comb += [exchanged[place].eq(entries[place]) for place in still]
-    for i, j in pairs:
-        a, b = entries[i], entries[j]
+    m.d.comb += [
+        exchanged[place].eq(entries[place]) for place in range(len(entries)) if place not in moved
+    ]
+    for outranks, (i, j) in zip(ranking, pairs, strict=True):
         keep = Signal(name=f"{name}_keep_{i}_{j}")
         m.d.comb += [
-            keep.eq(_outranks(m, a, b, index_tiebreak, f"{name}_{i}_{j}")),
-            exchanged[i].eq(Mux(keep, a, b)),
-            exchanged[j].eq(Mux(keep, b, a)),
+            keep.eq(outranks),
+            exchanged[i].eq(Mux(keep, entries[i], entries[j])),
+            exchanged[j].eq(Mux(keep, entries[j], entries[i])),
         ]
     return exchanged
 

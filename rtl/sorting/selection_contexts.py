@@ -24,8 +24,8 @@ class Contexts(wiring.Component):
     """Runs the programs of up to ``vectors_in_flight`` vectors, oldest first.
 
     Contexts are a ring: vectors start at its tail and retire at its head. Each program issues in
-    order, an invocation as soon as its operands are in memory or stand at the input. The vector that
-    loads goes before the others, and of these the older before the younger.
+    order, an invocation as soon as its operands are in memory or stand at the input. The vector
+    that loads goes before the others, and of these the older before the younger.
 
     Parameters
     ----------

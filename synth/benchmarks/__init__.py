@@ -1,0 +1,1 @@
+"""Measured figures beside their targets and beside comparable open blocks."""
