@@ -93,7 +93,7 @@ def respond(
     head_dim: int,
     ways: int,
     max_length: int,
-    magnitude: bool,
+    mode: int,
 ) -> list[Response]:
     """Answer of the block to one command and the values that really came.
 
@@ -105,12 +105,13 @@ def respond(
         As announced; may be out of range.
     head_dim, ways, max_length : int
         Of the block.
-    magnitude : bool
-        ``GLOBAL_SORT``.
+    mode : int
+        0: ``GLOBAL_SORT``; 1: ``CHUNK_SORT``; others are at fault.
     """
+    magnitude = mode == 0
     limit = head_dim if magnitude else max_length
     nothing = np.zeros(head_dim, bool)
-    if not 1 <= length <= limit or b_ii > head_dim:
+    if mode not in (0, 1) or not 1 <= length <= limit or b_ii > head_dim:
         return [Response(0, True, nothing, 0, True)]
     responses, beats = [], list(bits)
     chunks = -(-length // head_dim)

@@ -14,7 +14,6 @@ from amaranth.hdl import Const, Shape, Value
 from rtl.memory import MemoryShape, black_boxes, recording
 from synth import cache, macros, netlist, sta, yosys
 from synth.netlist import Contents, Names
-from synth.process import ToolError
 from synth.technology import Technology
 
 __all__ = ["CLOCK_GATES", "SCRIPTS", "USUAL_SCRIPTS", "Options", "measure"]
@@ -194,6 +193,12 @@ def _convert(component: Any, name: str) -> _Design:
     }
     with black_boxes(), recording() as memories:
         text = rtlil.convert(component, name=name, ports=ports, emit_src=False)
+    bits = netlist.memory_bits(text)
+    if bits > _MEMORY_BITS:
+        raise ValueError(
+            f"{name} has {bits} bits of memory that would become flip-flops, above "
+            f"{_MEMORY_BITS}: make them with rtl.memory.Memory, which is mapped onto macros"
+        )
     return _Design(name, text, memories)
 
 
@@ -211,7 +216,10 @@ def _script(design: _Design, technology: Technology, options: Options) -> str:
     if _gating(technology, options) == "icg" and (icg := pdk.clock_gate):
         ties = " ".join(f"-tie_lo {pin}" for pin in icg.tie_low)
         pins = f"{icg.enable}:{icg.clock}:{icg.gated}"
-        gate = f"clockgate -pos {icg.cell} {pins} {ties} -min_net_size {_GATED_FLOPS}"
+        # A gate cannot stand before a reset that works while disabled: enable and reset are joined.
+        legal = " ".join(f"-cell {kind} 01" for kind in ("$_DFF_?_", "$_DFFE_??_", "$_DLATCH_?_"))
+        chosen = f"-pos {icg.cell} {pins} {ties} -min_net_size {_GATED_FLOPS}"
+        gate = f"dfflegalize {legal}\nclockgate {chosen}"
     abc = f"abc {libraries} {dont_use} -constr abc.constr -D {target:.0f}"
     lines = [
         "read_rtlil design.il",
@@ -220,7 +228,6 @@ def _script(design: _Design, technology: Technology, options: Options) -> str:
         f"setattr -set {netlist.REGISTER} 1 a:init",
         "setattr -unset init w:*",
         f"hierarchy -check -top {top}",
-        "tee -q -o memories.json stat -json",
         "design -save source",
         f"synth -flatten -top {top}",
         clean,
@@ -278,12 +285,6 @@ def _run(
         libraries[-1].write_text(macros.timing_model(list(shapes.values()), pdk.memory))
 
     log = yosys.run_script(script, folder)
-    bits = netlist.memory_bits(folder / "memories.json")
-    if bits > _MEMORY_BITS:
-        raise ToolError(
-            f"{design.name} has {bits} bits of memory that would become flip-flops, above "
-            f"{_MEMORY_BITS}: make them with rtl.memory.Memory, which is mapped onto macros"
-        )
     delays = _delays(log)
     register_names = netlist.names(folder / "registers.json", design.name)
     runs = []

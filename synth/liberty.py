@@ -115,7 +115,7 @@ def _text(path: Path) -> str:
 
 def _cells(text: str) -> dict[str, Cell]:
     starts = [m for m in _CELL.finditer(text) if not _continues_a_word(text, m.start())]
-    ends = [start.start() for start in starts[1:]] + [len(text)]
+    ends = [start.start() for start in starts[1:]] + [len(text)] * bool(starts)
     cells = {}
     for start, end in zip(starts, ends, strict=True):
         body = text[start.end() : end]

@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """Memories as macros: their area, and what the tools must be told of them."""
 
 import dataclasses

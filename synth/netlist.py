@@ -41,9 +41,10 @@ def _statistics(path: Path) -> dict[str, Any]:
     return json.loads(text[text.index("{") :])
 
 
-def memory_bits(path: Path) -> int:
-    """Bits of inferred memory in the statistics of an unmapped design."""
-    return sum(m["num_memory_bits"] for m in _statistics(path)["modules"].values())
+def memory_bits(text: str) -> int:
+    """Count the bits of inferred memory in a design's RTLIL."""
+    memories = re.findall(r"^\s*memory (?:width (\d+) )?(?:size (\d+) )?", text, re.MULTILINE)
+    return sum(int(width or 1) * int(size or 1) for width, size in memories)
 
 
 def _tally(types: dict[str, int], cells: dict[str, Cell], macros: set[str]) -> Contents:
@@ -122,19 +123,22 @@ class Names:
 
     def __init__(self, module: dict[str, Any]):
         self._ports = module["ports"]
-        bits = _bit_names(module["netnames"])
-        self._registers, gated = {}, {}
+        best = _bit_names(module["netnames"])
+        self._registers, clocked = {}, {}
         for name, cell in module["cells"].items():
-            wires = cell["connections"]
+            pins = cell["connections"]
             if re.fullmatch(r"\$_(SDFF|DFF|SDFFE|DFFE|SDFFCE|ALDFF|ADFF)\w*_", cell["type"]):
-                register = bits.get(wires["Q"][0], name)
-                self._registers[name] = register
-                gated.setdefault(wires["C"][0], register)
+                self._registers[name] = best.get(pins["Q"][0], name)
+                clocked.setdefault(pins["C"][0], self._registers[name])
+        # What is left are the nets of clocks that come from inside: clock gates drive them.
+        for port in self._ports.values():
+            for bit in port["bits"]:
+                clocked.pop(bit, None)
         self._gates = {}
         for name, cell in module["cells"].items():
-            driven = [gated[bit] for bit, *_ in cell["connections"].values() if bit in gated]
-            if name not in self._registers and driven:
-                self._gates[name] = re.sub(r"\[\d+\]$", "", driven[0])
+            for bits in cell["connections"].values():
+                if name not in self._registers and bits and bits[0] in clocked:
+                    self._gates[name] = re.sub(r"\[\d+\]$", "", clocked[bits[0]])
 
     @property
     def ports(self) -> set[str]:

@@ -45,7 +45,7 @@ if {{[catch {{
     if {{[llength $inputs]}} {{ set_input_delay 0 -clock clk $inputs }}
     set_output_delay 0 -clock clk [all_outputs]
     set path [worst]
-    if {{$path eq ""}} {{ say paths none; exit }}
+    if {{$path eq ""}} {{ say paths none; error "no paths" }}
     set slack [get_property $path slack]
     set period [expr {{$period - $slack}}]
     if {{abs($slack) < 0.01}} {{ break }}
@@ -151,11 +151,11 @@ def _parse(code: int, output: str) -> WorstPath | None:
     if black_box := re.search(r"module (\S+) not found", output):
         raise ToolError(f"OpenSTA knows no cell {black_box[1]}; add the liberty file that has it")
     said = dict(re.findall(r"^KVSMITH (\w+) (.*)$", output, re.MULTILINE))
+    if said.get("paths") == "none":
+        return None
     error = said.get("error") or next(iter(re.findall(r"^Error: (.*)$", output, re.MULTILINE)), "")
     if error:
         raise ToolError(f"OpenSTA: {error.strip()}")
-    if said.get("paths") == "none":
-        return None
     if code or "done" not in said:
         raise ToolError(f"OpenSTA ended with code {code} and without a result")
     if abs(float(said["slack"])) > 0.1:

@@ -56,7 +56,7 @@ class Vector:
             head_dim=self.parameters.head_dim,
             ways=self.parameters.ways,
             max_length=self.parameters.max_length,
-            magnitude=self.mode == Mode.GLOBAL_SORT,
+            mode=self.mode.value,
         )
 
 

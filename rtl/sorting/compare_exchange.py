@@ -28,33 +28,34 @@ def _outrank(m: Module, cells, index_tiebreak: bool, name: str) -> list[Value]:
     """Of each pair of entries whether the first ranks above the second; either if they are equal.
 
     The carries out of subtractions, of all pairs side by side: they ripple through groups of bits,
-    and then from group to group. Mapped, this is smaller than what synthesis makes of ``>``.
+    in all groups at once, and then from group to group. Mapped, this is smaller than what synthesis
+    makes of ``>``.
     """
 
     def vector(suffix, value):
-        signal = Signal(width * len(cells), name=f"{name}_{suffix}")
+        signal = Signal(len(value), name=f"{name}_{suffix}")
         m.d.comb += signal.eq(value)
         return signal
 
     a, _ = cells[0]
-    width = -(-(len(a.key) + len(a.index) * index_tiebreak) // _GROUP) * _GROUP
+    groups = -(-(len(a.key) + len(a.index) * index_tiebreak) // _GROUP)
+    width = groups * _GROUP
     x = vector("x", Cat(_order_word(a, b, width, index_tiebreak) for a, b in cells))
     y = vector("y", Cat(_order_word(b, a, width, index_tiebreak) for a, b in cells))
     g, p = vector("g", x & ~y), vector("p", x | ~y)
 
-    # Only the last bit of each group is used in the end: there a carry has come through just the
-    # bits of its group. Synthesis drops the rest.
-    generate, propagate = g, p
+    generate, propagate = g[::_GROUP], p[::_GROUP]
     for place in range(1, _GROUP):
-        generate = vector(f"g{place}", g | (p & generate.shift_left(1)))
-        propagate = vector(f"p{place}", p & propagate.shift_left(1))
+        step = vector(f"p{place}", p[place::_GROUP])
+        generate = g[place::_GROUP] | (step & generate)
+        propagate = step & propagate
+    generate, propagate = vector("generate", generate), vector("propagate", propagate)
 
     outranks = []
-    for cell in range(len(cells)):
-        last = range(cell * width + _GROUP - 1, (cell + 1) * width, _GROUP)
-        carry = generate[last[0]]
-        for bit in last[1:]:
-            carry = generate[bit] | (propagate[bit] & carry)
+    for first in range(0, len(cells) * groups, groups):
+        carry = generate[first]
+        for group in range(first + 1, first + groups):
+            carry = generate[group] | (propagate[group] & carry)
         outranks.append(carry)
     return outranks
 

@@ -114,7 +114,8 @@ class Selection(wiring.Component):
     @property
     def latency(self) -> dict[str, int]:
         """Clocks from the last beat of a chunk to its selection, if the block is idle otherwise."""
-        sort = Ris(ris_parameters(self.parameters)).latency["i_sort to o_sort"]
+        ris = self.parameters.ris()
+        sort = sum(stage <= ris.merger_stage for stage in ris.registers)
         slowest = max(
             clocks_to_mask(target.groups, target.full, target.boundary, sort)
             for target in Target.all(self.parameters.groups)

@@ -100,7 +100,6 @@ class SelectionMasks(wiring.Component):
         for c, mask in enumerate(masks):
             adds = (upper | lower) & (held.context == c)
             keeps = ~(self.start & (self.start_context == c))
-            added = indices & adds.replicate(p.head_dim)
-            m.d.sync += mask.eq((mask | added) & keeps.replicate(p.head_dim))
+            m.d.sync += mask.eq(Mux(keeps, mask | Mux(adds, indices, 0), 0))
 
         return m
