@@ -27,7 +27,10 @@ def sort_merge(
 
     Parameters
     ----------
-    a_keys, a_indices, b_keys, b_indices : ndarray, shape (..., ways)
+    a_keys, a_indices : ndarray, shape (..., ways)
+        One group.
+    b_keys, b_indices : ndarray, shape (..., ways)
+        The other one.
 
     Returns
     -------
@@ -52,6 +55,7 @@ def pick(
     Parameters
     ----------
     keys, indices : ndarray, shape (..., ways)
+        A group.
 
     Returns
     -------

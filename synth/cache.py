@@ -9,12 +9,13 @@ from typing import Any
 
 __all__ = ["key", "load", "save"]
 
+# Read once: a source that changes during a run is not the one that runs.
+_SOURCES = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+
 
 def key(*inputs: str) -> str:
     """Hash of inputs and of this package's sources, so that a changed flow finds nothing."""
-    total = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        total.update(path.read_bytes())
+    total = hashlib.sha256(_SOURCES)
     for part in inputs:
         total.update(hashlib.sha256(part.encode()).digest())
     return total.hexdigest()

@@ -53,8 +53,9 @@ class Options:
     clock_mhz : float, optional
         Frequency to size gates for; unset: the PDK's delay target.
     clock_gate : {"none", "enable", "icg"}, optional
-        ``icg`` puts clock gates before enabled registers, ``enable`` multiplexers, ``none`` is for
-        blocks without any. Unset: ``icg`` where the PDK has a clock gate, else ``enable``.
+        ``icg`` puts clock gates before enabled registers without reset, ``enable`` multiplexers,
+        ``none`` is for blocks without any. Unset: ``icg`` where the PDK has a clock gate, else
+        ``enable``.
     timing : bool
         Run OpenSTA, if there is one.
     split : bool
@@ -216,10 +217,7 @@ def _script(design: _Design, technology: Technology, options: Options) -> str:
     if _gating(technology, options) == "icg" and (icg := pdk.clock_gate):
         ties = " ".join(f"-tie_lo {pin}" for pin in icg.tie_low)
         pins = f"{icg.enable}:{icg.clock}:{icg.gated}"
-        # A gate cannot stand before a reset that works while disabled: enable and reset are joined.
-        legal = " ".join(f"-cell {kind} 01" for kind in ("$_DFF_?_", "$_DFFE_??_", "$_DLATCH_?_"))
-        chosen = f"-pos {icg.cell} {pins} {ties} -min_net_size {_GATED_FLOPS}"
-        gate = f"dfflegalize {legal}\nclockgate {chosen}"
+        gate = f"clockgate -pos {icg.cell} {pins} {ties} -min_net_size {_GATED_FLOPS}"
     abc = f"abc {libraries} {dont_use} -constr abc.constr -D {target:.0f}"
     lines = [
         "read_rtlil design.il",

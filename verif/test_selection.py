@@ -116,7 +116,7 @@ def fp16(values):
     return np.asarray(values, np.float16).view(np.uint16)
 
 
-@pytest.mark.parametrize("stalls", [(0, 0, 0, 0), (3, 0, 9, 2), (0, 3, 0, 9), (9, 1, 30, 0)])
+@pytest.mark.parametrize("stalls", [(0, 0, 0, 0), (3, 0, 9, 2), (0, 2, 0, 9)])
 def test_matches_golden(stalls):
     rng = np.random.default_rng(1)
     check(SMALL, random_vectors(SMALL, rng, 24), stalls=stalls)
@@ -139,7 +139,7 @@ def test_any_length_and_padding_never_wins(lengths):
     check(SMALL, vectors, index=False)
 
 
-@pytest.mark.parametrize("length", [16, 15, 13, 9, 5, 1, 50])
+@pytest.mark.parametrize("length", [16, 13, 9, 5, 1, 35])
 def test_every_b_ii(length):
     """B_II = 0, one below and above whole groups, and all of a chunk; also of shorter chunks."""
     rng = np.random.default_rng(length)
@@ -189,17 +189,16 @@ def test_q_is_ranked_by_magnitude():
 def test_b_ii_and_mode_change_with_every_vector_in_flight():
     rng = np.random.default_rng(8)
     p = dataclasses.replace(SMALL, vectors_in_flight=8, index_lanes=0)
-    check(p, random_vectors(p, rng, 40, lengths=[16, 15, 7]))
+    check(p, random_vectors(p, rng, 30, lengths=[16, 15, 7]))
 
 
 @pytest.mark.parametrize(
     "settings",
     [
-        {"head_dim": 32, "ways": 4, "max_length": 96, "vectors_in_flight": 5, "index_lanes": 1},
         {"head_dim": 30, "ways": 8, "max_length": 100, "vectors_in_flight": 1, "index_lanes": 0},
-        {"head_dim": 4, "ways": 16, "max_length": 30, "vectors_in_flight": 2, "index_lanes": 4},
-        {"head_dim": 27, "ways": 4, "max_length": 31, "vectors_in_flight": 32, "index_lanes": 0},
-        {"head_dim": 64, "ways": 4, "max_length": 200, "vectors_in_flight": 6, "index_lanes": 5},
+        {"head_dim": 4, "ways": 16, "max_length": 30, "vectors_in_flight": 2, "index_lanes": 1},
+        {"head_dim": 27, "ways": 4, "max_length": 31, "vectors_in_flight": 32, "index_lanes": 2},
+        {"head_dim": 64, "ways": 4, "max_length": 150, "vectors_in_flight": 6, "index_lanes": 0},
         {"head_dim": 16, "ways": 4, "max_length": 64, "key_width": 32, "pipeline": ()},
         {"head_dim": 16, "ways": 4, "max_length": 20, "network": "size_optimal", "pipeline": (1,)},
     ],
@@ -209,11 +208,11 @@ def test_sizes(settings):
     """The smallest sizes, odd ones, chunks that are no multiple of W, 16 groups, fp32."""
     p = SelectionParameters(tag_width=8, **settings)
     rng = np.random.default_rng(5)
-    check(p, [*random_vectors(p, rng, 6), *random_vectors(p, rng, 4, levels=2)])
-    check(p, random_vectors(p, rng, 5), stalls=(9, 1, 5, 5))
+    vectors = [*random_vectors(p, rng, 6), *random_vectors(p, rng, 4, levels=2)]
+    check(p, vectors, stalls=(2, 0, 3, 1))
 
 
-@hypothesis.settings(max_examples=12)
+@hypothesis.settings(max_examples=5)
 @given(
     st.lists(
         st.tuples(
@@ -289,7 +288,7 @@ def measured_latencies(p, length):
     return took
 
 
-@pytest.mark.parametrize("length", [16, 13, 9, 5])
+@pytest.mark.parametrize("length", [16, 9])
 @pytest.mark.parametrize("pipeline", [(), (2, 4), (1, 2, 3, 4)])
 def test_latency_is_as_the_timing_model_says(length, pipeline):
     p = dataclasses.replace(SMALL, pipeline=pipeline, index_lanes=0)
@@ -365,21 +364,17 @@ def utilisation(p, jobs):
 
 
 @pytest.mark.parametrize(
-    "full, rest", [(2, 1), (4, 0), (1, 3), (3, 1)], ids=["2+b", "4", "1+b", "3+b"]
+    "kinds",
+    [[(8, 2, 1)], [(8, 2, 1), (8, 4, 0), (8, 3, 5), (8, 1, 1), (8, 5, 7), (8, 6, 2)]],
+    ids=["2+b", "mixed"],
 )
-def test_sorter_is_busy_90_percent_over_8_or_more_vectors(full, rest):
+def test_sorter_is_busy_90_percent_over_8_or_more_vectors(kinds):
     """Vectors of 8 groups, vectors in flight by default, as many register sets as at 16 ways."""
     p = SelectionParameters(head_dim=64, ways=8, max_length=64, pipeline=(1, 2, 4, 6, 7))
     paper = Selection(SelectionParameters())
     sort = Ris(ris_parameters(p)).latency["i_sort to o_sort"]
     assert sort == Ris(ris_parameters(paper.parameters)).latency["i_sort to o_sort"]
-    assert utilisation(p, [(8, full, rest)] * 28) >= 0.90
-
-
-def test_interleaved_selections_of_all_kinds_keep_the_sorter_busy():
-    p = SelectionParameters(head_dim=64, ways=8, max_length=64, pipeline=(1, 2, 4, 6, 7))
-    kinds = [(8, 2, 1), (8, 4, 0), (8, 3, 5), (8, 1, 1), (8, 5, 7), (8, 6, 2)]
-    assert utilisation(p, kinds * 5) >= 0.90
+    assert utilisation(p, kinds * (24 // len(kinds))) >= 0.90
 
 
 def test_reset_in_mid_operation_leaves_nothing_behind():
@@ -424,13 +419,12 @@ def test_reset_in_mid_operation_leaves_nothing_behind():
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-@pytest.mark.parametrize("stalls", [(0, 0, 0, 0), (2, 2, 4, 2)], ids=["flowing", "stalled"])
-def test_faulty_vector_gives_errors_and_the_next_one_is_unharmed(kind, stalls):
+def test_faulty_vector_gives_errors_and_the_next_one_is_unharmed(kind):
     rng = np.random.default_rng(FAULTS.index(kind))
     vectors = []
-    for _ in range(6):
+    for _ in range(4):
         vectors += [faulty(SMALL, rng, kind), *random_vectors(SMALL, rng, 1)]
-    status = check(SMALL, vectors, stalls=stalls)
+    status = check(SMALL, vectors, stalls=(2, 1, 3, 1))
     flag = kind if kind in ("short", "long") else "bad_command"
     raised = {name: bool(status[name]) for name in ("short", "long", "bad_command")}
     assert raised == {name: name == flag for name in raised}
@@ -505,7 +499,7 @@ def test_slow_index_stream_holds_masks_back_by_one_selection_only():
     assert sum(seen) == 2  # the first is being listed, the second waits for that
 
 
-@pytest.mark.parametrize("width, lanes", [(2, 1), (16, 4), (17, 3), (40, 16), (128, 4)])
+@pytest.mark.parametrize("width, lanes", [(2, 1), (16, 4), (17, 3), (36, 9)])
 def test_index_stream_lists_any_mask(width, lanes):
     rng = np.random.default_rng(width)
     dut = IndexStream(width=width, lanes=lanes, context=8)

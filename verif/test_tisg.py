@@ -1,9 +1,11 @@
 # amaranth: UnusedElaboratable=no
 """Unit tests of :class:`rtl.arithmetic.tisg.Tisg` and its adder, in the Amaranth simulator."""
 
+import dataclasses
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +18,10 @@ from golden.parameters import TisgParameters
 from golden.tisg import tisg
 from rtl.arithmetic.score_adder import ScoreAdder
 from rtl.arithmetic.tisg import Tisg
-from rtl.generate import emit
+from rtl.generate import emit, generate
 from verif import sim
 from verif.exhaustive_tisg import compile_adder, mismatches
+from verif.simulate import find_simulator
 from verif.tisg_stimulus import legal_scores, reserved_scores, weights
 
 FORMATS = {
@@ -242,6 +245,25 @@ def test_synthesised_netlist_matches_golden(tmp_path):
     executable = compile_adder(FORMATS["fp16"], tmp_path, netlist)
 
     assert mismatches(executable, FORMATS["fp16"], scores) == (0, "")
+
+
+@pytest.mark.netlist
+@FORMAT
+@DEPTHS
+def test_every_format_lints(parameters, adder_registers, tmp_path):
+    parameters = dataclasses.replace(parameters, lanes=2, adder_registers=adder_registers)
+    waivers = Path(__file__).parent / "lint" / "kvsmith.vlt"
+    verilog = generate("tisg", parameters, tmp_path)
+    verilator = find_simulator("verilator").path / "verilator"
+
+    done = subprocess.run(
+        [verilator, "--lint-only", "-Wall", waivers, verilog],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def stimulus(parameters, count, seed=0):

@@ -43,13 +43,25 @@ def operands_layout(layout: FloatFormat) -> data.StructLayout:
     })
 
 
+def _carry(m: Module, generate, propagate, carry: Value, name: str) -> list[Value]:
+    """Make the carries into places 1, 2, ... and out of the last; ``carry`` is that into place 1.
+
+    Written bit by bit, as synthesis otherwise makes a prefix tree that is larger and no faster.
+    """
+    carries = [carry]
+    for place in range(1, len(generate)):
+        carries.append(Signal(name=f"{name}_{place + 1}"))
+        m.d.comb += carries[-1].eq(generate[place] | (propagate[place] & carries[-2]))
+    return carries
+
+
 def _shift_right(m: Module, value: Signal, distance: Signal) -> tuple[Signal, Value]:
     """Shift right; also tell whether a one was lost, which is undefined if nothing is left."""
     places = (len(value) - 1).bit_length()
     within = ~distance[places:].any()
     lost = []
-    # Of all orders this one came out smallest in synthesis.
-    order = (places - 1, 0, *reversed(range(1, places - 1)))
+    # Of all orders of the steps this one came out smallest in synthesis.
+    order = (1, 0, *reversed(range(2, places)))
     for place in order:
         step = 1 << place
         shifted = Signal.like(value, name=f"shifted_{step}")
@@ -89,7 +101,7 @@ def align(m: Module, score, addend, added) -> data.View:
     addend_normal = Signal()
     score_scale = Signal(layout.exponent_width)
     addend_scale = Signal(layout.exponent_width)
-    difference = Signal(layout.exponent_width + 1)
+    difference = Signal(layout.exponent_width)
     score_leads = Signal()
     addend_leads = Signal()
     score_moved = Signal(layout.mantissa_width + 2)
@@ -97,6 +109,8 @@ def align(m: Module, score, addend, added) -> data.View:
     follower = Signal(layout.mantissa_width + 2)
     distance = Signal(layout.exponent_width)
 
+    generate = score_scale & ~addend_scale
+    carries = _carry(m, generate, score_scale | ~addend_scale, generate[0], "difference")
     m.d.comb += [
         score_normal.eq(score.exponent.any()),
         addend_normal.eq(addend.exponent.any()),
@@ -106,10 +120,10 @@ def align(m: Module, score, addend, added) -> data.View:
         # One's complement: the carry says that the score's scale is the greater one, and the rest
         # is one too small then. `addend_moved` makes up for it by a fixed shift, so no second
         # carry chain is needed. Without carry the inverse is exact.
-        difference.eq(score_scale + ~addend_scale),
-        score_leads.eq(difference[-1]),
+        difference.eq(score_scale ^ ~addend_scale ^ Cat(0, *carries[:-1])),
+        score_leads.eq(carries[-1]),
         addend_leads.eq(~score_leads & added),
-        distance.eq(difference[:-1] ^ (~score_leads).replicate(layout.exponent_width)),
+        distance.eq(difference ^ (~score_leads).replicate(layout.exponent_width)),
         # On equal scales the addend leads; a hidden bit that only the score has then counts as its.
         score_moved.eq(Cat(0, score.mantissa, score_normal & addend_normal)),
         addend_moved.eq(Cat(addend.mantissa, addend_normal)),
@@ -128,18 +142,6 @@ def align(m: Module, score, addend, added) -> data.View:
     with m.If(~operands.normal):
         m.d.comb += operands.exponent.eq(0)
     return operands
-
-
-def _carry(m: Module, generate, propagate, carry: Value, name: str) -> list[Value]:
-    """Make the carries into places 1, 2, ... and out of the last; ``carry`` is that into place 1.
-
-    Written bit by bit, as synthesis otherwise makes a prefix tree that is larger and no faster.
-    """
-    carries = [carry]
-    for place in range(1, len(generate)):
-        carries.append(Signal(name=f"{name}_{place + 1}"))
-        m.d.comb += carries[-1].eq(generate[place] | (propagate[place] & carries[-2]))
-    return carries
 
 
 def add(m: Module, operands, layout: FloatFormat) -> data.View:
@@ -174,10 +176,11 @@ def add(m: Module, operands, layout: FloatFormat) -> data.View:
     infinite = Signal()
     take_same = Signal()
     take_half = Signal()
+    successor = Signal(layout.exponent_width)
 
     m.d.comb += [
         generate.eq(large & small),
-        propagate.eq(large ^ small),
+        propagate.eq(large | small),
     ]
     unrounded = _carry(m, generate, propagate, generate[0], "unrounded")
     # A sum of two or more moves down one place. Rounding is half up, by the carry into place 1,
@@ -189,7 +192,7 @@ def add(m: Module, operands, layout: FloatFormat) -> data.View:
         rounding.eq(generate[0] | (propagate[0] & (guard | halve))),
     ]
     carries = _carry(m, generate, propagate, rounding, "carry")
-    places = propagate ^ Cat(guard, *carries[:-1])
+    places = large ^ small ^ Cat(guard, *carries[:-1])
     tie_same = guard & ~operands.sticky
     tie_half = places[0] & ~guard & ~operands.sticky
     m.d.comb += [
@@ -205,7 +208,8 @@ def add(m: Module, operands, layout: FloatFormat) -> data.View:
             | (half & take_half.replicate(layout.mantissa_width))
         ),
         # The carry also makes a normal number of two subnormals.
-        total.exponent.eq(operands.exponent + ((hidden | carries[-1]) & ~last)),
+        successor.eq(operands.exponent + 1),
+        total.exponent.eq(Mux((hidden | carries[-1]) & ~last, successor, operands.exponent)),
         total.sign.eq(operands.sign),
     ]
     return total

@@ -40,8 +40,8 @@ def _outrank(m: Module, cells, index_tiebreak: bool, name: str) -> list[Value]:
     a, _ = cells[0]
     groups = -(-(len(a.key) + len(a.index) * index_tiebreak) // _GROUP)
     width = groups * _GROUP
-    x = vector("x", Cat(_order_word(a, b, width, index_tiebreak) for a, b in cells))
-    y = vector("y", Cat(_order_word(b, a, width, index_tiebreak) for a, b in cells))
+    x = Cat(_order_word(a, b, width, index_tiebreak) for a, b in cells)
+    y = Cat(_order_word(b, a, width, index_tiebreak) for a, b in cells)
     g, p = vector("g", x & ~y), vector("p", x | ~y)
 
     generate, propagate = g[::_GROUP], p[::_GROUP]
@@ -68,8 +68,11 @@ def exchange(m: Module, entries, pairs, index_tiebreak: bool, name: str) -> Sign
     m : Module
         Where the cells are built; a submodule each would become a Verilog module each.
     entries : view of a group
+        Before the stage.
     pairs : sequence of (int, int)
         Of each, the higher entry leaves at the first place, the lower at the second.
+    index_tiebreak : bool
+        Of equal keys the lower index ranks higher; else either does.
     name : str
         Of the returned group.
     """

@@ -3,6 +3,7 @@
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from rtl.sorting.one_hot import any_of, choose
 
@@ -11,26 +12,11 @@ __all__ = ["IndexStream"]
 _BLOCK = 16
 
 
-def _sum(a, b) -> Value:
-    """Add two counts; bit k says that the count is above k, as far as the bits go."""
-    return Cat(
+def _sum(a: list, b: list) -> list:
+    """Add counts, many at once: element k of a list says whose count is above k."""
+    return [
         any_of([a[k], b[k], *(a[i] & b[k - 1 - i] for i in range(k))]) for k in range(len(a))
-    )
-
-
-def _before(m: Module, counts: list, name: str) -> list:
-    """Sum of all counts before each, and of all, by a prefix network of logarithmic depth."""
-    if len(counts) == 1:
-        return [Const(0, len(counts[0])), counts[0]]
-    half = 1 << ((len(counts) - 1).bit_length() - 1)
-    low = _before(m, counts[:half], f"{name}_l")
-    high = _before(m, counts[half:], f"{name}_h")
-    sums = []
-    for number, count in enumerate(high):
-        total = Signal(len(count), name=f"{name}_{number}")
-        m.d.comb += total.eq(_sum(low[-1], count))
-        sums.append(total)
-    return low[:-1] + sums
+    ]
 
 
 class IndexStream(wiring.Component):
@@ -99,41 +85,73 @@ class IndexStream(wiring.Component):
     def _lowest(self, m, mask):
         """Give the lowest set bits to the lanes; the other bits, and which lanes have one."""
         lanes = range(self.lanes)
+        upto = self._counts(m, mask)
+        before = [Cat(Const(0, 1), count[:-1]) & self._not_first() for count in upto]
+        above = [Const(-1, self.width), *before]
+        only = [Signal(self.width, name=f"only_{lane}") for lane in lanes]
+        m.d.comb += [only[lane].eq(mask & above[lane] & ~above[lane + 1]) for lane in lanes]
+
         rest = Signal(self.width)
-        blocks = [
-            self._block(m, mask[start : start + _BLOCK], start)
-            for start in range(0, self.width, _BLOCK)
-        ]
-        totals = _before(m, [total for total, _, _ in blocks], "blocks")
         indices = [[] for _ in lanes]
-        for number, (_, counts, places) in enumerate(blocks):
-            start = number * _BLOCK
-            base = Signal(self.lanes, name=f"base_{number}")
-            above = [Const(1), *totals[number]]
-            m.d.comb += base.eq(Cat(above[lane] & ~above[lane + 1] for lane in lanes))
+        starts = range(0, self.width, _BLOCK)
+        ends = [min(start + _BLOCK, self.width) for start in starts]
+        *totals, total = self._before(m, [[c[end - 1] for c in upto] for end in ends], "blocks")
+        for start, end, known in zip(starts, ends, totals, strict=True):
+            base = Signal(self.lanes, name=f"base_{start}")
+            reached = [Const(1, 1), *known]
+            m.d.comb += base.eq(Cat(reached[lane] & ~reached[lane + 1] for lane in lanes))
+            places = [self._place(only[lane][start:end], start) for lane in lanes]
             for lane in lanes:
                 shifted = [places[lane - offset] for offset in range(lane + 1)]
                 indices[lane].append(choose(base[: lane + 1], shifted))
             # A bit stays if the lanes run out before it.
-            for place, before in enumerate(counts):
-                taken = any_of(base[lane] & ~before[self.lanes - 1 - lane] for lane in lanes)
-                m.d.comb += rest[start + place].eq(mask[start + place] & ~taken)
+            taken = [~before[self.lanes - 1 - lane][start:end] for lane in lanes]
+            m.d.comb += rest[start:end].eq(mask[start:end] & ~choose(base, taken))
         m.d.comb += [self.o.payload.indices[lane].eq(any_of(indices[lane])) for lane in lanes]
-        return rest, totals[-1]
+        return rest, total
 
-    def _block(self, m, bits, start):
-        """Count the bits of a block, in all and before each, and index those its own lanes take."""
-        ones = [Cat(bit, Const(0, self.lanes - 1)) for bit in bits]
-        *counts, total = _before(m, ones, f"bits_{start}")
-        places = []
-        for lane in range(self.lanes):
-            only = Signal(len(bits), name=f"only_{start}_{lane}")
-            place = Signal(range(self.width), name=f"place_{start}_{lane}")
-            for number, before in enumerate(counts):
-                above = [Const(1), *before]
-                m.d.comb += only[number].eq(bits[number] & above[lane] & ~above[lane + 1])
-            m.d.comb += place.eq(
-                choose(only, [Const(start + n, range(self.width)) for n in range(len(bits))])
-            )
-            places.append(place)
-        return total, counts, places
+    def _before(self, m, counts, name):
+        """Add up all counts before each, and all of them."""
+        if len(counts) == 1:
+            return [[Const(0, 1)] * self.lanes, counts[0]]
+        half = 1 << ((len(counts) - 1).bit_length() - 1)
+        *low, base = self._before(m, counts[:half], f"{name}_l")
+        sums = []
+        for number, count in enumerate(self._before(m, counts[half:], f"{name}_h")):
+            total = Signal(self.lanes, name=f"{name}_{number}")
+            m.d.comb += total.eq(Cat(_sum(base, count)))
+            sums.append(list(total))
+        return [*low, *sums]
+
+    def _not_first(self):
+        return Const(sum(1 << n for n in range(self.width) if n % _BLOCK), self.width)
+
+    def _counts(self, m, mask):
+        """Count the bits up to each, from the start of its block, by a logarithmic network."""
+        counts = [mask, *([Const(0, self.width)] * (self.lanes - 1))]
+        distance = 1
+        while distance < min(_BLOCK, self.width):
+            # Every second run of `distance` places adds the last count of the run before it.
+            lower = [
+                Cat(
+                    count[place // distance * distance - 1] if place & distance else Const(0, 1)
+                    for place in range(self.width)
+                )
+                for count in counts
+            ]
+            sums = _sum(counts, lower)
+            counts = [
+                Signal(self.width, name=f"counts_{distance}_{k}") for k in range(self.lanes)
+            ]
+            m.d.comb += [count.eq(value) for count, value in zip(counts, sums, strict=True)]
+            distance *= 2
+        return counts
+
+    def _place(self, only, start):
+        """Index of the one bit that is set, 0 if none is."""
+        offsets = [
+            (only & sum(1 << n for n in range(len(only)) if n >> bit & 1)).any()
+            for bit in range(exact_log2(_BLOCK))
+        ]
+        index = Cat(Cat(offsets), Const(start // _BLOCK, self.width.bit_length()))
+        return Mux(only.any(), index[: (self.width - 1).bit_length()], 0)

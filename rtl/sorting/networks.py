@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +13,13 @@ __all__ = [
     "bitonic",
     "comparators",
     "merger",
+    "merges",
     "odd_even_merge",
     "picker",
+    "picks",
     "size_optimal",
     "sorter",
+    "sorts",
     "twice",
 ]
 
@@ -61,13 +65,13 @@ def comparators(stages: Stages) -> int:
 
 
 def twice(stages: Stages, ways: int) -> Stages:
-    """The same network on two groups of ``ways``, one behind the other."""
+    """Double a network: two groups of ``ways``, one behind the other."""
     return _beside(stages, _shifted(stages, ways))
 
 
 def _beside(*networks: Stages) -> Stages:
     """Networks of equal depth side by side."""
-    return tuple(tuple(p for pairs in stage for p in pairs) for stage in zip(*networks, strict=True))
+    return tuple(tuple(chain(*stages)) for stages in zip(*networks, strict=True))
 
 
 def _shifted(stages: Stages, offset: int) -> Stages:
@@ -111,7 +115,7 @@ def size_optimal(ways: int) -> Stages:
 
 
 def apply(stages: Stages, bits: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Outputs of a network for 0-1 inputs, shape (ways, vectors)."""
+    """Evaluate a network for 0-1 inputs, shape (ways, vectors)."""
     bits = bits.copy()
     for pairs in stages:
         for i, j in pairs:
@@ -133,8 +137,11 @@ def _descends(bits: NDArray[np.bool_]) -> bool:
     return not (bits[1:] & ~bits[:-1]).any()
 
 
-def _sorts(stages: Stages, ways: int) -> bool:
-    """0-1 principle, exhaustive up to 16 ways; above, over the halves and then their merge."""
+def sorts(stages: Stages, ways: int) -> bool:
+    """Whether place 0 ends with the highest entry, and so on down.
+
+    By the 0-1 principle: exhaustive up to 16 ways, above that the halves, then their merge.
+    """
     if ways <= _MOST_EXHAUSTIVE:
         return _descends(apply(stages, _all_vectors(ways)))
     half = ways // 2
@@ -145,20 +152,21 @@ def _sorts(stages: Stages, ways: int) -> bool:
         return False
     low = tuple(tuple(p for p in pairs if p[0] < half) for pairs in halves)
     high = tuple(tuple((i - half, j - half) for i, j in s if i >= half) for s in halves)
-    return (
-        _sorts(low, half)
-        and _sorts(high, half)
-        and _descends(apply(merge, _sorted_halves(ways)))
-    )
+    merged = apply(merge, _sorted_halves(ways))
+    return sorts(low, half) and sorts(high, half) and _descends(merged)
 
 
-def _merges(stages: Stages, ways: int) -> bool:
+def merges(stages: Stages, ways: int) -> bool:
+    """Whether, of two descending groups of ``ways``, the highest entries end in the first half."""
     merged = apply(stages, _sorted_halves(2 * ways))
     return not (merged[ways:].any(axis=0) & ~merged[:ways].all(axis=0)).any()
 
 
-def _picks(stages: Stages, ways: int) -> bool:
-    """An output of a network is monotone, so these vectors prove it a minimum or maximum of all."""
+def picks(stages: Stages, ways: int) -> bool:
+    """Whether the lowest entry ends at place 0 and the highest at the last place.
+
+    Outputs of a network are monotone, so that one high (low) entry among others proves it.
+    """
     one_high = apply(stages, np.eye(ways, dtype=bool))
     one_low = apply(stages, ~np.eye(ways, dtype=bool))
     return bool(one_high[-1].all() and not one_low[0].any())
@@ -176,6 +184,7 @@ def sorter(name: str, ways: int) -> Stages:
     Parameters
     ----------
     name : str
+        One of ``bitonic``, ``odd_even_merge``, ``size_optimal``.
     ways : int
         A power of two from 4 to 32.
 
@@ -191,7 +200,7 @@ def sorter(name: str, ways: int) -> Stages:
         "size_optimal": size_optimal,
     }
     stages = networks[name](ways)
-    _prove(_sorts(stages, ways), name, ways)
+    _prove(sorts(stages, ways), name, ways)
     return stages
 
 
@@ -205,7 +214,7 @@ def merger(ways: int) -> Stages:
         Over ``2 * ways`` places: the first half ends with the ``ways`` highest entries.
     """
     stages = (tuple((i, 2 * ways - 1 - i) for i in range(ways)),)
-    _prove(_merges(stages, ways), "merger", ways)
+    _prove(merges(stages, ways), "merger", ways)
     return stages
 
 
@@ -219,5 +228,5 @@ def picker(ways: int) -> Stages:
         low = tuple((i + half, i) for i in range(half))
         high = tuple((ways - 1 - i, ways - 1 - i - half) for i in range(half))
         stages.append(low + high)
-    _prove(_picks(tuple(stages), ways), "picker", ways)
+    _prove(picks(tuple(stages), ways), "picker", ways)
     return tuple(stages)

@@ -24,7 +24,4 @@ def any_of(values) -> Value:
 def choose(one_hot: Value, values) -> Value:
     """Value at the set bit; zero if none is set."""
     # Not `replicate`, which emits the expression of each bit once per bit of the value.
-    return any_of(
-        Mux(one_hot[place], Value.cast(value), Const(0, len(Value.cast(value))))
-        for place, value in enumerate(values)
-    )
+    return any_of(Mux(one_hot[place], value, 0) for place, value in enumerate(values))

@@ -7,12 +7,15 @@ from amaranth import *
 __all__ = ["advance", "delay", "register"]
 
 
-def advance(m: Module, numbers: Sequence[int], valid, ready) -> tuple[Value, Value, list[Value]]:
+def advance(
+    m: Module, numbers: Sequence[int], valid, ready
+) -> tuple[Value, Value, Sequence[Value]]:
     """Control of register sets in a row, each of which moves as soon as there is room behind it.
 
     Parameters
     ----------
     m : Module
+        Where the control is built.
     numbers : sequence of int
         Stages after which the sets stand, for names.
     valid : Value
@@ -55,7 +58,7 @@ def register(m: Module, value, load: Value | None, name: str) -> Signal:
     return held
 
 
-def delay(m: Module, value, loads: Sequence[Value], name: str) -> Value:
+def delay(m: Module, value, loads: Sequence[Value | None], name: str) -> Value:
     """Value after as many registers as there are ``loads``, beside the sets that these drive."""
     for k, load in enumerate(loads, 1):
         value = register(m, value, load, f"{name}_{k}")

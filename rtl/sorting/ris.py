@@ -32,7 +32,8 @@ class Ris(wiring.Component):
     ever lost or doubled, reserved keys and entries that are equal in full included.
 
     Each port takes one transfer per clock and answers in order. If the merger's result and
-    ``i_pick`` want the picker in one clock, ``i_pick`` waits.
+    ``i_pick`` want the picker in one clock, ``i_pick`` waits (unless it stands on ``o_pick``
+    already, which happens without registers in the picker).
 
     Parameters
     ----------
@@ -101,60 +102,74 @@ class Ris(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         p = self.parameters
+        places = 2 * p.ways
         sorters = networks.twice(networks.sorter(p.network, p.ways), p.ways)
         pickers = networks.twice(networks.picker(p.ways), p.ways)
-        m.submodules.sorter = sorter = Network(p, sorters, first=1, places=2 * p.ways)
+        m.submodules.sorter = sorter = Network(p, sorters, first=1, places=places)
         m.submodules.merger = merger = Network(
-            p, networks.merger(p.ways), first=p.merger_stage, places=2 * p.ways
+            p, networks.merger(p.ways), first=p.merger_stage, places=places
         )
         m.submodules.picker = picker = Network(
-            p, pickers, first=p.merger_stage + 1, places=2 * p.ways
+            p, pickers, first=p.merger_stage + 1, places=places
         )
-
-        mode = self.i_sort.payload.mode
+        sort, pick = self.i_sort.payload, self.i_pick.payload
         merged_ready = Signal()
+        ascends = Signal()
+
         merged, sort_ready, sort_loads = advance(
             m, self._sort_registers, self.i_sort.valid, merged_ready
         )
-        heapify = delay(m, mode == Mode.HEAPIFY_UP, sort_loads, "heapify")
-        ascends = Signal()
-        m.d.comb += ascends.eq(merged & heapify)
-
         picked, pick_ready, pick_loads = advance(
             m, self._pick_registers, ascends | self.i_pick.valid, self.o_pick.ready
         )
+        sort_enables = sort_loads if p.stall else [None] * len(sort_loads)
+        pick_enables = pick_loads if p.stall else [None] * len(pick_loads)
+        heapify = delay(m, sort.mode == Mode.HEAPIFY_UP, sort_enables, "heapify")
+        first = self._merger_first(m, ascends)
+
         m.d.comb += [
-            Value.cast(sorter.i).eq(Cat(self.i_sort.payload.a, self.i_sort.payload.b)),
-            merger.i.eq(sorter.o),
-            # A sort leaves the picker's input alone, so that nothing toggles in there.
-            Value.cast(picker.i).eq(
-                Mux(ascends, merger.o, Cat(self.i_pick.payload.a, self.i_pick.payload.b))
-            ),
-            Cat(self.o_sort.payload.upper, self.o_sort.payload.lower).eq(merger.o),
-            Cat(self.o_pick.payload.upper, self.o_pick.payload.lower).eq(picker.o),
+            ascends.eq(merged & heapify & first),
+            merged_ready.eq(Mux(heapify, pick_ready & first, self.o_sort.ready)),
+            self.i_pick.ready.eq(pick_ready & ~ascends),
             self.o_sort.valid.eq(merged & ~heapify),
             self.o_pick.valid.eq(picked),
-            self.i_pick.ready.eq(pick_ready & ~ascends),
-            merged_ready.eq(Mux(heapify, pick_ready, self.o_sort.ready)),
+            Value.cast(sorter.i).eq(Cat(sort.a, sort.b)),
+            merger.i.eq(sorter.o),
+            # A sort leaves the picker's input alone, so that nothing toggles in there.
+            Value.cast(picker.i).eq(Mux(ascends, merger.o, Cat(pick.a, pick.b))),
+            Cat(self.o_sort.payload.upper, self.o_sort.payload.lower).eq(merger.o),
+            Cat(self.o_pick.payload.upper, self.o_pick.payload.lower).eq(picker.o),
         ]
         if p.tag_width:
-            tag = delay(m, self.i_sort.payload.tag, sort_loads, "sort_tag")
+            sort_tag = delay(m, sort.tag, sort_enables, "sort_tag")
+            tag = Mux(ascends, sort_tag, pick.tag)
             m.d.comb += [
-                self.o_sort.payload.tag.eq(tag),
-                self.o_pick.payload.tag.eq(
-                    delay(m, Mux(ascends, tag, self.i_pick.payload.tag), pick_loads, "pick_tag")
-                ),
+                self.o_sort.payload.tag.eq(sort_tag),
+                self.o_pick.payload.tag.eq(delay(m, tag, pick_enables, "pick_tag")),
             ]
         if p.stall:
+            loads = dict(zip(p.registers, [*sort_loads, *pick_loads], strict=True))
             m.d.comb += self.i_sort.ready.eq(sort_ready)
-        loads = dict(zip(p.registers, (*sort_loads, *pick_loads), strict=True))
-        for network in (sorter, merger, picker):
-            if p.stall and network.registers:
-                m.d.comb += network.load.eq(Cat(loads[number] for number in network.registers))
+            m.d.comb += [
+                network.load.eq(Cat(loads[number] for number in network.registers))
+                for network in (sorter, merger, picker) if network.registers
+            ]
 
         with m.If(self.clear):
             m.d.sync += self.illegal_mode.eq(0)
-        with m.If(self.i_sort.valid & self.i_sort.ready & (mode == Mode.HEAPIFY_DOWN)):
+        with m.If(self.i_sort.valid & self.i_sort.ready & (sort.mode == Mode.HEAPIFY_DOWN)):
             m.d.sync += self.illegal_mode.eq(1)
 
         return m
+
+    def _merger_first(self, m: Module, ascends) -> Value:
+        """Whether the merger's result may have the picker.
+
+        Always, if a register takes the picker's input. Without any, a pick that has been offered on
+        ``o_pick`` must stay there until it is taken.
+        """
+        if self._pick_registers or not self.parameters.stall:
+            return C(1)
+        offered = Signal()
+        m.d.sync += offered.eq(self.o_pick.valid & ~self.o_pick.ready & ~ascends)
+        return ~offered

@@ -81,7 +81,7 @@ class SelectionMasks(wiring.Component):
             lanes.eq(Mux(upper, held.upper, held.lower)),
             indices.eq(
                 any_of(
-                    (enable << index)[: p.head_dim]
+                    Mux(enable, Const(1, 1) << index, 0)[: p.head_dim]
                     for enable, index in zip(lanes.enable, lanes.indices, strict=True)
                 )
             ),
@@ -98,8 +98,9 @@ class SelectionMasks(wiring.Component):
                 lower.eq(self.i.payload.lower.chosen),
             ]
         for c, mask in enumerate(masks):
-            adds = (upper | lower) & (held.context == c)
-            keeps = ~(self.start & (self.start_context == c))
-            m.d.sync += mask.eq(Mux(keeps, mask | Mux(adds, indices, 0), 0))
+            with m.If((upper | lower) & (held.context == c)):
+                m.d.sync += mask.eq(mask | indices)
+            with m.If(self.start & (self.start_context == c)):
+                m.d.sync += mask.eq(0)
 
         return m

@@ -20,8 +20,6 @@ from synth import flow, technology
 __all__ = ["Judged", "Row", "peers", "rows"]
 
 _HERE = Path(__file__).parent
-#: Besides what ABC's scripts are usually tried: a row has one target to meet, not two to show.
-_SCRIPTS = ("default", "structure", "choice", "fast", "area")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +131,7 @@ def _netlist_row(text: dict[str, Any], pdks: Technologies) -> Row:
     most, least = text.get("most", {}), text.get("least", {})
     peer_flow = text.get("peer_flow", False)
     options = flow.Options(
-        scripts=("default",) if peer_flow else tuple(text.get("scripts", _SCRIPTS)),
+        scripts=("default",) if peer_flow else tuple(text.get("scripts", flow.USUAL_SCRIPTS)),
         clock_mhz=text.get("clock_mhz"),
         timing=not peer_flow,
         split=False,
