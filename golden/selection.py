@@ -1,5 +1,6 @@
 """Golden model of :class:`rtl.sorting.selection.Selection`: strict-order top-k, chunk by chunk."""
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -7,7 +8,7 @@ from numpy.typing import NDArray
 
 from golden.numerics import EMPTY, rank, sort_keys
 
-__all__ = ["Selections", "respond", "select", "select_keys"]
+__all__ = ["Response", "Selections", "respond", "select", "select_keys"]
 
 
 class Selections(NamedTuple):
@@ -75,7 +76,8 @@ def select(
     return Selections(masks, masks.sum(axis=-1))
 
 
-class Response(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Response:
     """One beat of the block: a chunk's selection, and whether its vector was at fault."""
 
     chunk: int

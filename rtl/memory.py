@@ -6,8 +6,7 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from amaranth import *
-from amaranth.hdl import Fragment
+from amaranth.hdl import Array, ClockSignal, Fragment, Instance, Module, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2

@@ -56,7 +56,7 @@ def groups(
 
 
 def payloads(keys: NDArray[Any], indices: NDArray[Any]) -> list[list[dict[str, int]]]:
-    """Groups as the Amaranth simulator takes them."""
+    """Turn groups into what the Amaranth simulator takes."""
     return [
         [{"key": int(k), "index": int(i)} for k, i in zip(*group, strict=True)]
         for group in zip(keys, indices, strict=True)
@@ -71,6 +71,6 @@ def unranked(groups: list) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def ordered(keys: NDArray[Any], indices: NDArray[Any]) -> list[list[tuple[int, int]]]:
-    """Groups as sets: entries (key, index) in descending order, so that ``==`` compares them."""
-    keys, indices = sort_entries(keys, indices)
-    return [list(zip(*group, strict=True)) for group in zip(keys.tolist(), indices.tolist(), strict=True)]
+    """List the entries (key, index) of each group in descending order: ``==`` compares sets."""
+    lists = (side.tolist() for side in sort_entries(keys, indices))
+    return [list(zip(*group, strict=True)) for group in zip(*lists, strict=True)]

@@ -82,11 +82,12 @@ async def run(env, vectors, *, i_stall="never", o_stall="never", index=True):
     env.source("i_command", i_stall).send(commands(vectors))
     env.source("i", i_stall).send(values(vectors))
     sink = env.sink("o", o_stall)
+    listing = None
     if P.index_lanes:
         env.set("index_enable", index)
         listing = env.sink("o_index", o_stall)
     env.compare("o", await sink.take(len(selections["tag"])), selections)
-    if P.index_lanes and index:
+    if listing is not None and index:
         env.compare("o_index", await listing.take(len(indices["tag"])), indices)
     return sink.cycles
 

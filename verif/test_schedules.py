@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ import pytest
 from golden.ris import sort_merge
 from golden.selection import select_keys
 from rtl.sorting import networks
-from rtl.sorting.microcode import Fate, Microcode, program, rows_of, word_layout
-from rtl.sorting.schedules import MOST_GROUPS, Target, schedule
+from rtl.sorting.microcode import Microcode, program, rows_of, word_layout
+from rtl.sorting.schedules import MOST_GROUPS, Target, key, load_table, markdown, schedule
 from rtl.sorting.selection_timing import clocks_to_mask
 
 TARGETS = [target for groups in range(1, MOST_GROUPS + 1) for target in Target.all(groups)]
@@ -150,17 +151,20 @@ class Machine:
                 a = self.rows.pop((0, word.rows[0]))
                 nothing = np.zeros(self.ways, np.uint16), np.full(self.ways, 0xFFFF)
                 b = nothing if word.ranks else self.rows.pop((1, word.rows[1]))
-            results, fates = sort_merge(*a, *b), (word.upper, word.lower)
-            for lower, (fate, result) in enumerate(zip(fates, results, strict=True)):
-                bank = word.swap ^ lower
-                if fate == Fate.STORE:
-                    assert (bank, word.rows[bank]) not in self.rows
-                    self.rows[bank, word.rows[bank]] = result
-                elif fate == Fate.SELECT:
-                    count = rest if word.ranks else self.ways
-                    real = result.keys[:count] != 0
-                    self.selected += result.indices[:count][real].tolist()
+            upper, lower = sort_merge(*a, *b)
+            if word.selects:
+                count = rest if word.ranks else self.ways
+                real = upper.keys[:count] != 0
+                self.selected += upper.indices[:count][real].tolist()
+            else:
+                self.store(word.swap, word.rows, upper)
+            if word.stores:
+                self.store(not word.swap, word.rows, lower)
         return sorted(self.selected)
+
+    def store(self, bank, rows, group):
+        assert (bank, rows[bank]) not in self.rows
+        self.rows[bank, rows[bank]] = group
 
 
 @pytest.mark.parametrize("groups", range(1, MOST_GROUPS + 1))
@@ -181,7 +185,7 @@ def test_every_program_selects_what_golden_selects(groups):
 def test_only_the_last_word_ends_a_program(target):
     words = program(target.groups, target.full, target.boundary)
     assert [word.last for word in words] == [False] * (len(words) - 1) + [True]
-    assert Fate.SELECT in (words[-1].upper, words[-1].lower)
+    assert words[-1].selects
 
 
 @pytest.mark.parametrize("groups", [1, 2, 5, 8])
@@ -193,7 +197,7 @@ def test_microcode_holds_every_program(groups):
         for offset, word in enumerate(program(target.groups, target.full, target.boundary)):
             packed = layout.from_bits(code.words[start + offset])
             assert list(packed.rows) == list(word.rows)
-            for name in ("arrives", "ranks", "swap", "upper", "lower", "last"):
+            for name in ("arrives", "ranks", "swap", "selects", "stores", "last"):
                 assert packed[name] == getattr(word, name)
 
 
@@ -222,7 +226,10 @@ def test_rejects_what_needs_no_schedule(arguments, message):
 
 
 def test_table_has_no_entry_that_is_never_used():
-    from rtl.sorting.schedules import key, load_table
-
     primitives = itertools.chain(*(Target.primitives(n) for n in range(2, MOST_GROUPS + 1)))
     assert set(load_table()) == {key(target) for target in primitives}
+
+
+def test_table_in_the_documentation_is_the_one_printed():
+    page = Path(__file__).parent.parent / "docs" / "selection.md"
+    assert markdown() in page.read_text()

@@ -81,6 +81,7 @@ def simulate(p, vectors, *, stalls=(0, 0, 0, 0), seed=0, index=True, timeout=20_
         status.append({name: ctx.get(dut.status[name]) for name in flags})
 
     async def indices(ctx):
+        ctx.set(dut.index_enable, 1)
         while len(listed) < count:
             found = []
             while True:
@@ -91,12 +92,9 @@ def simulate(p, vectors, *, stalls=(0, 0, 0, 0), seed=0, index=True, timeout=20_
                 assert beat["count"] == p.index_lanes
             listed.append((beat.tag, beat.chunk, bool(beat["last"]), found))
 
-    async def no_indices(ctx):
-        ctx.set(dut.index_enable, 0)
-
     benches = [command, values, masks]
-    if p.index_lanes:
-        benches.insert(0, indices if index else no_indices)
+    if p.index_lanes and index:
+        benches.insert(0, indices)
     sim.run(dut, *benches, timeout=timeout)
     return selections, listed, status[0]
 
@@ -490,6 +488,7 @@ def test_slow_index_stream_holds_masks_back_by_one_selection_only():
             await sim.put(ctx, dut.i, {"values": beat.tolist(), "last": n == 15})
 
     async def watch(ctx):
+        ctx.set(dut.index_enable, 1)
         ctx.set(dut.o.ready, 1)
         for _ in range(60):
             _, _, valid = await ctx.tick().sample(dut.o.valid)

@@ -17,8 +17,6 @@ from rtl.sorting.sorter import Sorter
 from verif import sim
 from verif.sorting_stimulus import groups, ordered, payloads, unranked
 
-EVERY_STAGE = tuple(range(1, 7))
-
 
 def simulate(parameters, keys, indices, *, i_gap=0, o_gap=0):
     """Keys and indices that leave a sorter, with up to so many idle clocks between transfers."""
@@ -43,23 +41,32 @@ def assert_sorted(parameters, keys, indices, **gaps):
 
 
 @pytest.mark.parametrize("i_gap, o_gap", [(0, 0), (3, 0), (0, 3), (3, 3)])
-@pytest.mark.parametrize("pipeline", [None, (), (1,), EVERY_STAGE])
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("pipeline", [None, (), (1,), (1, 2, 3)])
+@pytest.mark.parametrize("network", ["bitonic", "size_optimal"])
 def test_matches_golden_under_stalls(network, pipeline, i_gap, o_gap):
-    parameters = SorterParameters(ways=8, network=network, pipeline=pipeline)
+    parameters = SorterParameters(ways=4, network=network, pipeline=pipeline)
     keys, indices = groups(np.random.default_rng(3), 16, parameters)
 
     assert_sorted(parameters, keys, indices, i_gap=i_gap, o_gap=o_gap)
 
 
-@pytest.mark.parametrize("stall", [True, False])
-@pytest.mark.parametrize("key_width, index_width", [(16, 16), (32, 7), (16, 1), (32, 32)])
-@pytest.mark.parametrize("ways, network", [(4, "bitonic"), (16, "size_optimal"), (32, "bitonic")])
-def test_matches_golden_at_all_sizes(ways, network, key_width, index_width, stall):
+@pytest.mark.parametrize(
+    "ways, key_width, index_width, network, stall",
+    [
+        (4, 32, 32, "bitonic", False),
+        (4, 16, 1, "odd_even_merge", True),
+        (8, 32, 7, "odd_even_merge", True),
+        (8, 16, 16, "size_optimal", False),
+        (8, 16, 32, "bitonic", True),
+        (16, 16, 16, "size_optimal", True),
+        (32, 16, 5, "size_optimal", False),
+    ],
+)
+def test_matches_golden_at_all_sizes(ways, key_width, index_width, network, stall):
     parameters = SorterParameters(
         ways=ways, network=network, key_width=key_width, index_width=index_width, stall=stall
     )
-    keys, indices = groups(np.random.default_rng(4), 16 if ways < 32 else 8, parameters)
+    keys, indices = groups(np.random.default_rng(4), 16, parameters)
 
     assert_sorted(parameters, keys, indices)
 
@@ -73,9 +80,10 @@ def test_ranks_keys_of_two_and_three_values_by_index():
 
 
 def test_all_keys_equal_lose_and_double_no_index():
-    indices = np.random.default_rng(5).integers(1 << 16, size=(10, 16))
-    for key in (0x8000, 0x0000, 0xFFFF):
-        assert_sorted(SorterParameters(), np.full((10, 16), key, np.uint16), indices)
+    indices = np.random.default_rng(5).integers(1 << 16, size=(30, 8))
+    keys = np.repeat(np.array([[0x8000], [0x0000], [0xFFFF]], np.uint16), 10, axis=0)
+
+    assert_sorted(SorterParameters(ways=8), np.repeat(keys, 8, axis=1), indices)
 
 
 def test_sorts_input_that_is_not_sorted_already():
@@ -97,7 +105,7 @@ def test_differences_of_one_bit_decide():
     assert_sorted(SorterParameters(ways=4, pipeline=(3,)), keys, indices)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.data())
 def test_matches_golden_for_any_few_valued_entries(data):
     entry = st.tuples(st.sampled_from([0, 1, 2, 0x8000, 0xFFFE, 0xFFFF]), st.integers(0, 3))
@@ -106,16 +114,18 @@ def test_matches_golden_for_any_few_valued_entries(data):
     assert_sorted(SorterParameters(ways=4), entries[..., 0].astype(np.uint16), entries[..., 1])
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 5, 7, 9, 15])
-def test_padding_never_wins(length):
+def test_padding_never_wins_at_any_length():
     """Also not against real keys with the pattern of the padding or of the smallest legal key."""
-    keys, indices = np.zeros((3, 16), np.uint16), np.full((3, 16), 0xFFFF)
-    keys[:, :length] = np.array([[0x0000], [0x0002], [0x03FF]])
-    indices[:, :length] = np.arange(length)[::-1]
+    lengths = [length for length in range(1, 9) for _ in range(3)]
+    keys, indices = np.zeros((24, 8), np.uint16), np.full((24, 8), 0xFFFF)
+    for beat, length in enumerate(lengths):
+        keys[beat, :length] = (0x0000, 0x0002, 0x03FF)[beat % 3]
+        indices[beat, :length] = np.arange(length)[::-1]
 
-    got = simulate(SorterParameters(network="size_optimal"), keys, indices)
+    got = simulate(SorterParameters(ways=8, network="size_optimal"), keys, indices)
 
-    assert got[1][:, :length].tolist() == [list(range(length))] * 3
+    for length, group in zip(lengths, got[1].tolist(), strict=True):
+        assert group[:length] == list(range(length))
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -131,21 +141,21 @@ def test_without_index_tiebreak_keys_are_sorted_and_entries_kept(network):
 
 def test_index_tiebreak_changes_the_result():
     """The two orders differ, so the tests above tell them apart."""
-    keys, indices = np.full((1, 4), 5, np.uint16), np.array([[3, 2, 1, 0]])
+    keys, indices = np.full((2, 4), 5, np.uint16), np.array([[3, 2, 1, 0], [0, 1, 2, 3]])
 
     strict = simulate(SorterParameters(ways=4), keys, indices)
     weak = simulate(SorterParameters(ways=4, index_tiebreak=False), keys, indices)
 
-    assert strict[1].tolist() == [[0, 1, 2, 3]]
+    assert strict[1].tolist() == [[0, 1, 2, 3]] * 2
     assert weak[1].tolist() != strict[1].tolist()
 
 
 @pytest.mark.parametrize("stall", [True, False])
 @pytest.mark.parametrize(
-    "pipeline, clocks", [((), 0), ((1,), 1), ((2, 3), 2), (None, 3), (EVERY_STAGE, 6)]
+    "pipeline, clocks", [((), 0), ((1,), 1), ((2, 3), 2), (None, 2), ((1, 2, 3), 3)]
 )
 def test_latency_is_one_clock_per_register_set(pipeline, clocks, stall):
-    dut = Sorter(SorterParameters(ways=8, pipeline=pipeline, stall=stall))
+    dut = Sorter(SorterParameters(ways=4, pipeline=pipeline, stall=stall))
     assert dut.latency == {"i to o": clocks}
 
     async def bench(ctx):
@@ -164,11 +174,11 @@ def test_latency_is_one_clock_per_register_set(pipeline, clocks, stall):
     sim.run(dut, bench)
 
 
-@pytest.mark.parametrize("pipeline", [(), None, EVERY_STAGE])
+@pytest.mark.parametrize("pipeline", [(), None, (1, 2, 3)])
 @pytest.mark.parametrize("stall", [True, False])
 def test_takes_one_group_per_clock(stall, pipeline):
     """Back to back, without a gap on either side."""
-    dut = Sorter(SorterParameters(ways=8, pipeline=pipeline, stall=stall))
+    dut = Sorter(SorterParameters(ways=4, pipeline=pipeline, stall=stall))
     keys, indices = groups(np.random.default_rng(7), 20, dut.parameters)
     results = []
 
@@ -290,7 +300,11 @@ def test_register_sets_hold_without_load():
             ValueError,
             "Network must be one of bitonic, odd_even_merge, size_optimal, not 'bubble'",
         ),
-        (dict(ways=4, pipeline=(4,)), ValueError, r"Pipeline must name stages from 1 to 3, not \(4,\)"),
+        (
+            dict(ways=4, pipeline=(4,)),
+            ValueError,
+            r"Pipeline must name stages from 1 to 3, not \(4,\)",
+        ),
     ],
 )
 def test_rejects_bad_parameters(settings, error, message):

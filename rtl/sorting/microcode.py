@@ -3,24 +3,17 @@
 import dataclasses
 import functools
 from collections.abc import Iterator
+from typing import Any
 
 from amaranth.hdl import Const
-from amaranth.lib import data, enum
+from amaranth.lib import data
 
 from rtl.sorting.schedules import Schedule, Target, schedule
 
-__all__ = ["Fate", "Invocation", "Microcode", "program", "rows_of", "word_layout"]
+__all__ = ["Invocation", "Microcode", "program", "rows_of", "word_layout"]
 
 #: Clocks from issue to issue of a dependent invocation that programs are ordered for.
 _NOMINAL_LATENCY = 9
-
-
-class Fate(enum.Enum, shape=2):
-    """What becomes of one result of an invocation."""
-
-    DROP = 0
-    STORE = 1
-    SELECT = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +30,11 @@ class Invocation:
         The second operand is an empty group; of the upper result only the first entries count.
     swap : bool
         The upper result goes to bank 1, the lower one to bank 0.
-    upper, lower : Fate
+    selects : bool
+        The upper result is selected; otherwise it goes to memory. The lower one never is: then
+        both would be, and comparing them would be in vain.
+    stores : bool
+        The lower result goes to memory; otherwise it is dropped.
     last : bool
         The program ends with it.
     """
@@ -46,8 +43,8 @@ class Invocation:
     arrives: bool
     ranks: bool
     swap: bool
-    upper: Fate
-    lower: Fate
+    selects: bool
+    stores: bool
     last: bool
 
 
@@ -63,8 +60,8 @@ def word_layout(groups: int) -> data.StructLayout:
         "arrives": 1,
         "ranks": 1,
         "swap": 1,
-        "upper": Fate,
-        "lower": Fate,
+        "selects": 1,
+        "stores": 1,
         "last": 1,
     })
 
@@ -166,9 +163,6 @@ def _place(made: Schedule) -> tuple[Invocation, ...]:
     alone = [pair[0] for pair in operands if len(pair) == 1]
     bank = _coloured(edges, [bye, *alone])
 
-    def fate(value):
-        return Fate.STORE if value in consumed else Fate.SELECT if value in kept else Fate.DROP
-
     row = {bye: arriving}
     placed = []
     for position, (number, values) in enumerate(zip(order, operands, strict=True)):
@@ -178,15 +172,15 @@ def _place(made: Schedule) -> tuple[Invocation, ...]:
         upper, lower = 2 * number, 2 * number + 1
         swap = bank[upper] == 1 if upper in consumed else bank[lower] == 0
         row |= {upper: rows[swap], lower: rows[not swap]}
-        ranks = len(pairs[number]) == 1
+        assert (upper in consumed) != (upper in kept) and lower not in kept
         placed.append(
             Invocation(
                 rows=rows,
                 arrives=number < arriving,
-                ranks=ranks,
+                ranks=len(pairs[number]) == 1,
                 swap=swap,
-                upper=fate(upper),
-                lower=Fate.DROP if ranks else fate(lower),
+                selects=upper in kept,
+                stores=lower in consumed,
                 last=position == len(order) - 1,
             )
         )
@@ -219,5 +213,6 @@ class Microcode:
 
     def _pack(self, invocation: Invocation) -> int:
         layout = word_layout(self.groups)
-        fields = dataclasses.asdict(invocation) | {"rows": list(invocation.rows)}
+        fields: dict[int | str, Any] = {**dataclasses.asdict(invocation)}
+        fields["rows"] = list(invocation.rows)
         return Const.cast(layout.const(fields)).value

@@ -55,18 +55,23 @@ def _cut(pairs: list[tuple[int, int]], ways: int, groups: int) -> Comparators:
     return tuple(cut)
 
 
+def _pair(groups: int, rng: random.Random) -> tuple[int, int]:
+    upper, lower = rng.sample(range(groups), 2)
+    return upper, lower
+
+
 def _mutated(tail: list[tuple[int, int]], groups: int, rng: random.Random) -> list[tuple[int, int]]:
     tail = list(tail)
     for _ in range(rng.choice((1, 1, 2, 2, 3, 4))):
         kind = rng.random()
         if not tail or kind < 0.1:
-            tail.insert(rng.randrange(len(tail) + 1), tuple(rng.sample(range(groups), 2)))
+            tail.insert(rng.randrange(len(tail) + 1), _pair(groups, rng))
             continue
         at = rng.randrange(len(tail))
         if kind < 0.4:
             del tail[at]
         elif kind < 0.6:
-            tail[at] = tuple(rng.sample(range(groups), 2))
+            tail[at] = _pair(groups, rng)
         elif kind < 0.8:
             other = rng.randrange(len(tail))
             tail[at], tail[other] = tail[other], tail[at]

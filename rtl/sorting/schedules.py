@@ -6,7 +6,6 @@
 import dataclasses
 import functools
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -23,6 +22,7 @@ __all__ = [
     "key",
     "kept_wires",
     "load_table",
+    "markdown",
     "schedule",
 ]
 
@@ -236,17 +236,20 @@ def _comparators(target: Target) -> Comparators:
     return tuple((lower, upper) for upper, lower in table[key(target.mirror)])
 
 
-def main() -> None:
-    """Print the table of all schedules, as Markdown."""
-    print("| groups | full groups kept: invocations/rounds | the same with a boundary group |")
-    print("|---|---|---|")
+def markdown() -> str:
+    """Write invocations and rounds of all schedules as a Markdown table."""
+    lines = [
+        "| groups | full groups kept: invocations/rounds | the same with a boundary group |",
+        "|---|---|---|",
+    ]
     for groups in range(1, MOST_GROUPS + 1):
-        cells = {False: [], True: []}
+        cells: dict[bool, list[str]] = {False: [], True: []}
         for target in Target.all(groups):
             made = schedule(groups, target.full, target.boundary)
             cells[target.boundary].append(f"{target.full}: {made.invocations}/{made.rounds}")
-        print(f"| {groups} | {', '.join(cells[False])} | {', '.join(cells[True])} |")
+        lines.append(f"| {groups} | {', '.join(cells[False])} | {', '.join(cells[True])} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    print(markdown())

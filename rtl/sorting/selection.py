@@ -107,7 +107,7 @@ class Selection(wiring.Component):
             }
             members |= {
                 "o_index": Out(stream.Signature(data.StructLayout(beat | shared))),
-                "index_enable": In(1, init=1),
+                "index_enable": In(1),
             }
         super().__init__(members)
 

@@ -193,7 +193,7 @@ class Contexts(wiring.Component):
                 can[c].eq(loaded[c] & ~word.arrives & there[0] & (there[1] | word.ranks)),
             ]
         m.d.comb += [
-            older.eq(can & Cat(c >= self.head for c in range(count))),
+            older.eq(can & Cat(*(c >= self.head for c in range(count - 1)), Const(1, 1))),
             granted.eq(
                 Mux(loads.any(), loads, Mux(older.any(), lowest(older), lowest(can)))
             ),

@@ -22,10 +22,10 @@ __all__ = [
 class Status(data.Struct):
     """Sticky flags: what was wrong with the input."""
 
-    nan: 1
-    short: 1
-    long: 1
-    bad_command: 1
+    nan: unsigned(1)
+    short: unsigned(1)
+    long: unsigned(1)
+    bad_command: unsigned(1)
 
 
 def command_layout(parameters: SelectionParameters) -> data.StructLayout:

@@ -1,6 +1,6 @@
 """Clocks that the selection of one vector takes when nothing else is going on."""
 
-from rtl.sorting.microcode import Fate, Invocation, program
+from rtl.sorting.microcode import Invocation, program
 
 __all__ = ["TRIVIAL", "clocks_to_mask"]
 
@@ -45,9 +45,5 @@ def clocks_to_mask(groups: int, full: int, boundary: bool, sort_latency: int) ->
         Of the sorter.
     """
     words = program(groups, full, boundary)
-    free = 0
-    for clock, word in zip(_issue_clocks(groups, words, sort_latency), words, strict=True):
-        chosen = (word.upper, word.lower).count(Fate.SELECT)
-        if chosen:
-            free = max(free, clock + _REQUEST + sort_latency + _LISTED) + chosen
-    return free - 1 + _FINISHED - groups
+    last = _issue_clocks(groups, words, sort_latency)[-1]
+    return last + _REQUEST + sort_latency + _LISTED + _FINISHED - groups

@@ -8,7 +8,7 @@ from amaranth.utils import ceil_log2
 from golden.parameters import SelectionParameters
 from rtl.memory import Memory, MemoryShape
 from rtl.sorting.entry import Mode, group_layout
-from rtl.sorting.microcode import Fate, rows_of, word_layout
+from rtl.sorting.microcode import rows_of, word_layout
 from rtl.sorting.selection_contexts import Contexts
 from rtl.sorting.selection_input import job_layout
 from rtl.sorting.selection_loader import Loader
@@ -34,7 +34,7 @@ class Sequencer(wiring.Component):
     ``full * ways + rest`` highest entries, or all that are not empty if those are fewer.
 
     The sorter must answer in order, and rank ``upper`` where ``b`` is empty; it may take and give
-    at any pace.
+    at any pace. Its answers are always taken at once.
 
     Parameters
     ----------
@@ -165,18 +165,20 @@ class Sequencer(wiring.Component):
         result = self.i_ris.payload
         tag = data.View(tag_layout(self.parameters), result.tag)
         word = tag.word
-        fates = [Mux(word.swap, word.lower, word.upper), Mux(word.swap, word.upper, word.lower)]
+        stored = [
+            Mux(word.swap, word.stores, ~word.selects),
+            Mux(word.swap, ~word.selects, word.stores),
+        ]
         values = [
             Mux(word.swap, result.lower.as_value(), result.upper.as_value()),
             Mux(word.swap, result.upper.as_value(), result.lower.as_value()),
         ]
-        taken, alone = Signal(), Signal()
-        m.d.comb += taken.eq(self.i_ris.valid & self.i_ris.ready)
+        alone = Signal()
         for bank, memory in enumerate(banks):
             stores = Signal(name=f"stores_{bank}")
             place = contexts.stored[bank]
             m.d.comb += [
-                stores.eq(taken & (fates[bank] == Fate.STORE)),
+                stores.eq(self.i_ris.valid & stored[bank]),
                 place.context.eq(tag.context),
                 place.row.eq(word.rows[bank]),
                 contexts.stored_en[bank].eq(stores),
@@ -196,23 +198,18 @@ class Sequencer(wiring.Component):
                     ]
         m.d.comb += loader.release.eq(alone | self._leaves)
 
-        selected = masks.i.payload
-        selects = Signal()
+        selected = masks.selected
         m.d.comb += [
-            selects.eq((word.upper == Fate.SELECT) | (word.lower == Fate.SELECT)),
-            masks.i.valid.eq(self.i_ris.valid & selects),
-            self.i_ris.ready.eq(masks.i.ready | ~selects),
+            self.i_ris.ready.eq(1),
+            masks.en.eq(self.i_ris.valid & word.selects),
             contexts.rest_context.eq(tag.context),
             selected.context.eq(tag.context),
             selected.last.eq(word.last),
-            selected.upper.chosen.eq(word.upper == Fate.SELECT),
-            selected.lower.chosen.eq(word.lower == Fate.SELECT),
         ]
-        for lane in range(self.parameters.ways):
-            wanted = ~word.ranks | (lane < contexts.rest)
+        for lane, entry in enumerate(result.upper):
+            # A boundary group is never wanted whole.
+            some = lane < contexts.rest if lane < self.parameters.ways - 1 else Const(0)
             m.d.comb += [
-                selected.upper.enable[lane].eq((result.upper[lane].key != EMPTY) & wanted),
-                selected.lower.enable[lane].eq(result.lower[lane].key != EMPTY),
-                selected.upper.indices[lane].eq(result.upper[lane].index),
-                selected.lower.indices[lane].eq(result.lower[lane].index),
+                selected.enable[lane].eq((entry.key != EMPTY) & (~word.ranks | some)),
+                selected.indices[lane].eq(entry.index),
             ]
