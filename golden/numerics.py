@@ -70,7 +70,10 @@ def rank(keys: NDArray[np.unsignedinteger], indices: NDArray[np.integer]) -> NDA
 
     Parameters
     ----------
-    keys, indices : ndarray, shape (..., count)
+    keys : ndarray of unsigned integers, shape (..., count)
+        Sort keys.
+    indices : ndarray of integers, shape (..., count)
+        Index that belongs to each.
 
     Returns
     -------
@@ -116,6 +119,9 @@ def accumulate(
         fp16 bit patterns of attention weights; NaN and negative non-zero ones add nothing,
         -0 counts as +0.
     score_format : {"fp16", "fp32", "ufix"}
+        Format of ``score``.
+    int_bits, frac_bits : int
+        Of ``ufix``.
 
     Returns
     -------

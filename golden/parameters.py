@@ -153,6 +153,7 @@ class Parameters:
 WAYS = (4, 8, 16, 32)
 _WAYS = "entries per group, W"
 _NETWORK = "sorting network of each group"
+_STALL = "back-pressure and held registers; false: always ready, always moving"
 _PIPELINE = "stages after which registers stand; unset: after every second one and the last"
 
 
@@ -184,7 +185,7 @@ class SorterParameters(Parameters):
     network: str = _choice("bitonic", NETWORKS, _NETWORK)
     index_tiebreak: bool = _flag(True, "of equal keys the lower index ranks higher")
     pipeline: tuple[int, ...] | None = _stages(None, _PIPELINE)
-    stall: bool = _flag(True, "back-pressure and held registers; false: always ready, always moving")
+    stall: bool = _flag(True, _STALL)
 
     @property
     def stages(self) -> int:
@@ -214,7 +215,7 @@ class RisParameters(Parameters):
     network: str = _choice("bitonic", NETWORKS, _NETWORK)
     index_tiebreak: bool = _flag(True, "of equal keys the lower index ranks higher")
     pipeline: tuple[int, ...] | None = _stages(None, _PIPELINE)
-    stall: bool = _flag(True, "back-pressure and held registers; false: always ready, always moving")
+    stall: bool = _flag(True, _STALL)
     tag_width: int = _integer(0, 0, 64, "bits of a tag that travels with each invocation")
 
     @property
@@ -245,7 +246,7 @@ class TisgParameters(Parameters):
     int_bits: int = _integer(10, 1, 16, "integer bits of a ufix score")
     frac_bits: int = _integer(21, 1, 24, "fraction bits of a ufix score")
     adder_registers: int = _choice(0, (0, 1), "register stages inside the adder")
-    stall: bool = _flag(True, "back-pressure and held registers; false: always ready, always moving")
+    stall: bool = _flag(True, _STALL)
 
     @property
     def score_width(self) -> int:
@@ -270,7 +271,7 @@ class SelectionParameters(Parameters):
     max_length: int = _integer(1024, 4, 65536, "entries of the longest P")
     vectors_in_flight: int = _integer(8, 1, 32, "vectors or chunks held at once")
     tag_width: int = _integer(8, 1, 32, "bits of a command's tag")
-    index_lanes: int = _integer(4, 0, 16, "indices per clock of the index stream; 0: no such stream")
+    index_lanes: int = _integer(4, 0, 16, "indices per clock of the index stream; 0: none")
 
     @property
     def groups(self) -> int:

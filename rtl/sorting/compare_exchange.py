@@ -84,11 +84,15 @@ def exchange(m: Module, entries, pairs, index_tiebreak: bool, name: str) -> Sign
         exchanged[place].eq(entries[place]) for place in range(len(entries)) if place not in moved
     ]
     for outranks, (i, j) in zip(ranking, pairs, strict=True):
+        a, b = entries[i], entries[j]
         keep = Signal(name=f"{name}_keep_{i}_{j}")
         m.d.comb += [
             keep.eq(outranks),
-            exchanged[i].eq(Mux(keep, entries[i], entries[j])),
-            exchanged[j].eq(Mux(keep, entries[j], entries[i])),
+            exchanged[i].eq(Mux(keep, a, b)),
+            exchanged[j].eq(Mux(keep, b, a)),
+            # The highest bit needs no comparison, which saves gates.
+            exchanged[i].key[-1].eq(a.key[-1] | b.key[-1]),
+            exchanged[j].key[-1].eq(a.key[-1] & b.key[-1]),
         ]
     return exchanged
 

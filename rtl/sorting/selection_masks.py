@@ -11,7 +11,7 @@ __all__ = ["SelectionMasks", "selected_layout"]
 
 
 def selected_layout(parameters: SelectionParameters) -> data.StructLayout:
-    """Result of an invocation, with the entries that are selected."""
+    """One group of a vector, and which of its entries are selected."""
     return data.StructLayout({
         "context": range(max(2, parameters.vectors_in_flight)),
         "last": 1,
