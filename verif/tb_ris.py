@@ -19,7 +19,7 @@ PICK_SETS = len(P.registers) - SORT_SETS
 
 
 def group_of(rng, count, mark):
-    """Groups whose indices tell, in their highest bit, on which port they came."""
+    """Draw groups whose indices tell, in their highest bit, on which port they came."""
     keys, indices = groups(rng, count, P)
     return {"key": keys, "index": indices % MARK + mark}
 
@@ -44,7 +44,7 @@ def where(values, mask):
 
 
 def as_sets(got):
-    """Groups of an output in descending order, as the golden model gives sets."""
+    """Rank the groups of an output, as the golden model gives sets."""
     ranked = {
         side: dict(zip(("key", "index"), sort_entries(*got[side].values()), strict=True))
         for side in ("upper", "lower")
@@ -65,7 +65,7 @@ def unpicked(picks):
 
 
 def compare(env, name, got, expected):
-    """Sets, or without ties broken, the keys of both and the entries of both together."""
+    """Compare sets; without ties broken, the keys of both, and all entries together."""
     if not P.index_tiebreak:
         keys = [
             {side: {"key": values[side]["key"]} for side in ("upper", "lower")}

@@ -18,7 +18,7 @@ def payload(keys, indices):
 
 
 def compare(env, got, keys, indices):
-    """All of it in the strict order; without ties broken, the keys in order and the entries kept."""
+    """Compare all in the strict order; without ties broken, keys in order and entries kept."""
     expected = payload(*sort_entries(keys, indices))
     if not P.index_tiebreak:
         env.compare("o", {"key": got["key"]}, {"key": expected["key"]})
