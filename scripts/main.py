@@ -22,6 +22,13 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _sentence(error: Exception) -> str:
+    """Say what went wrong, without the number that the system gives it."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror.lower()}"
+    return str(error)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; 0 only on success, 2 and one sentence on bad input."""
     args = build_parser().parse_args(arguments)
@@ -32,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
             # The reader left; keep the interpreter from failing again on its final flush.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 141
-        print(f"kvsmith: {error}", file=sys.stderr)
+        print(f"kvsmith: {_sentence(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("kvsmith: interrupted", file=sys.stderr)

@@ -472,6 +472,16 @@ def test_flags_stay_until_cleared():
     sim.run(dut, bench)
 
 
+def test_blocked_output_loses_nothing_that_needs_no_sorting():
+    """More vectors than there is room for, each of one beat, while nothing leaves."""
+    rng = np.random.default_rng(7)
+    p = dataclasses.replace(SMALL, vectors_in_flight=1, index_lanes=0)
+    bits = rng.integers(1 << 16, size=(16, 3), dtype=np.uint16)
+    kept = [0, 3, 16, 2] * 4
+    vectors = [vector_of(values, b_ii) for values, b_ii in zip(bits, kept, strict=True)]
+    check(p, vectors, stalls=(0, 0, 60, 0))
+
+
 def test_index_stream_that_is_switched_off_holds_nothing_back():
     rng = np.random.default_rng(2)
     check(SMALL, random_vectors(SMALL, rng, 12), index=False)

@@ -254,9 +254,11 @@ def _check_contents(trace: Trace) -> None:
 def _read(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
+            if not zipfile.is_zipfile(file):
+                # NumPy would take it for a pickle, and advise to load it unsafely.
+                raise ValueError("not an .npz archive")
+            file.seek(0)
             archive = np.load(file, allow_pickle=False)
-            if isinstance(archive, np.ndarray):
-                raise ValueError("one array instead of an .npz of several")
             return {name: archive[name] for name in archive.files}
     except (ValueError, EOFError, KeyError, NotImplementedError, struct.error, *_ZIP) as error:
         raise TraceError(
