@@ -24,8 +24,8 @@ def _order_word(winner, loser, width: int, index_tiebreak: bool) -> Value:
     return Cat(C(0, width - len(word)), word)
 
 
-def _compare(m: Module, cells, index_tiebreak: bool, name: str) -> list[tuple[Value, Value]]:
-    """Of each pair of entries: whether the first ranks above the second, and whether not below it.
+def _outrank(m: Module, cells, index_tiebreak: bool, name: str) -> list[Value]:
+    """Of each pair of entries whether the first ranks above the second; either if they are equal.
 
     The carries out of subtractions, of all pairs side by side: they ripple through groups of bits,
     in all groups at once, and then from group to group. Mapped, this is smaller than what synthesis
@@ -51,14 +51,13 @@ def _compare(m: Module, cells, index_tiebreak: bool, name: str) -> list[tuple[Va
         propagate = step & propagate
     generate, propagate = vector("generate", generate), vector("propagate", propagate)
 
-    results = []
+    outranks = []
     for first in range(0, len(cells) * groups, groups):
-        above, not_below = C(0, 1), C(1, 1)
-        for group in range(first, first + groups):
-            above = generate[group] | (propagate[group] & above)
-            not_below = generate[group] | (propagate[group] & not_below)
-        results.append((above, not_below))
-    return results
+        carry = generate[first]
+        for group in range(first + 1, first + groups):
+            carry = generate[group] | (propagate[group] & carry)
+        outranks.append(carry)
+    return outranks
 
 
 def exchange(m: Module, entries, pairs, index_tiebreak: bool, name: str) -> Signal:
@@ -79,31 +78,23 @@ def exchange(m: Module, entries, pairs, index_tiebreak: bool, name: str) -> Sign
     """
     exchanged = Signal(entries.shape(), name=name)
     moved = {place for pair in pairs for place in pair}
-    results = _compare(m, [(entries[i], entries[j]) for i, j in pairs], index_tiebreak, name)
+    ranking = _outrank(m, [(entries[i], entries[j]) for i, j in pairs], index_tiebreak, name)
 
     m.d.comb += [
         exchanged[place].eq(entries[place]) for place in range(len(entries)) if place not in moved
     ]
-    for (above, not_below), (i, j) in zip(results, pairs, strict=True):
+    for outranks, (i, j) in zip(ranking, pairs, strict=True):
         a, b = entries[i], entries[j]
-        keep, swap = Signal(name=f"{name}_keep_{i}_{j}"), Signal(name=f"{name}_swap_{i}_{j}")
+        keep = Signal(name=f"{name}_keep_{i}_{j}")
         m.d.comb += [
-            keep.eq(not_below),
-            swap.eq(~above),
-            # Both are set for equal entries. Were `swap` the complement of `keep`, synthesis would
-            # map multiplexers, which are larger than the inverting AND-OR gates that fit here.
-            Value.cast(exchanged[i]).eq(_either(keep, a, swap, b)),
-            Value.cast(exchanged[j]).eq(_either(swap, a, keep, b)),
-            # The highest bit needs no comparison.
+            keep.eq(outranks),
+            exchanged[i].eq(Mux(keep, a, b)),
+            exchanged[j].eq(Mux(keep, b, a)),
+            # The highest bit needs no comparison, which saves gates.
             exchanged[i].key[-1].eq(a.key[-1] | b.key[-1]),
             exchanged[j].key[-1].eq(a.key[-1] & b.key[-1]),
         ]
     return exchanged
-
-
-def _either(take_a, a, take_b, b) -> Value:
-    a, b = Value.cast(a), Value.cast(b)
-    return (take_a.replicate(len(a)) & a) | (take_b.replicate(len(b)) & b)
 
 
 class Network(wiring.Component):
