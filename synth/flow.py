@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from amaranth.back import rtlil
-from amaranth.hdl import Const, Shape, Value
 
+from rtl.generate import top_ports
 from rtl.memory import MemoryShape, black_boxes, recording
 from synth import cache, macros, netlist, sta, yosys
 from synth.netlist import Contents, Names
@@ -186,14 +186,10 @@ def _tools(options: Options) -> dict[str, str | None]:
 def _convert(component: Any, name: str) -> _Design:
     if not re.fullmatch(r"[A-Za-z]\w*", name):
         raise ValueError(f"Name must be letters, digits and underscores, not {name!r}")
-    # Named here because `convert` itself stumbles over streams whose ready or valid is constant.
-    ports = {
-        "__".join(map(str, path)): (Value.cast(value), None)
-        for path, member, value in component.signature.flatten(component)
-        if not isinstance(value, Const) and Shape.cast(member.shape).width
-    }
     with black_boxes(), recording() as memories:
-        text = rtlil.convert(component, name=name, ports=ports, emit_src=False)
+        text = rtlil.convert(
+            component, name=name, ports=top_ports(component), emit_src=False
+        )
     bits = netlist.memory_bits(text)
     if bits > _MEMORY_BITS:
         raise ValueError(

@@ -43,7 +43,8 @@ Streams
     all the same. `Source.send` queues beats and returns at once; ``await source.sent()`` waits
     until all are accepted; ``await sink.take(n)`` waits for the next n beats and returns them.
     ``source.cycles`` and ``sink.cycles`` are the clock numbers of the accepted beats: latency is a
-    difference of the two, the initiation interval one of neighbours.
+    difference of the two, the initiation interval one of neighbours; :func:`check_full_rate` tests
+    both.
 
 Stalls
     ``"never"``: every clock; ``"random"``: each clock with one probability, drawn once;
@@ -436,6 +437,17 @@ class Sink(_Stream):
 
     def _state(self) -> str:
         return f"{self.name} received {len(self.accepted)}"
+
+
+def check_full_rate(source: Source, sink: Sink, latency: int) -> None:
+    """Fail unless a beat was accepted in every clock, and left ``latency`` clocks later."""
+    first = source.cycles[0]
+    for stream, start in ((source, first), (sink, first + latency)):
+        expected = range(start, start + len(source.cycles))
+        assert stream.cycles == list(expected), (
+            f"{stream.name}: expected beats in clocks {expected.start} to {expected.stop - 1}, "
+            f"one in each, got {stream.cycles}"
+        )
 
 
 class Environment:

@@ -10,7 +10,16 @@ from amaranth.lib.wiring import In, Out
 
 from rtl.sorting.entry import Mode, group_layout
 from verif import environment
-from verif.environment import STALLS, Sink, Source, as_bits, compare, pack, unpack
+from verif.environment import (
+    STALLS,
+    Sink,
+    Source,
+    as_bits,
+    check_full_rate,
+    compare,
+    pack,
+    unpack,
+)
 
 LAYOUT = data.StructLayout(
     {
@@ -256,3 +265,22 @@ def test_difference_is_told_with_beat_entry_field_and_replay(monkeypatch):
 def test_missing_and_surplus_beats_are_differences(got, message):
     with pytest.raises(AssertionError, match=f"^{message}"):
         compare("o", got, {"a": np.zeros(2), "b": np.zeros(2)})
+
+
+@pytest.mark.parametrize(
+    "taken, given, message",
+    [
+        ([3, 4, 6], [5, 6, 8], "i: expected beats in clocks 3 to 5, one in each, got [3, 4, 6]"),
+        ([3, 4, 5], [6, 7, 8], "o: expected beats in clocks 5 to 7, one in each, got [6, 7, 8]"),
+        ([3, 4, 5], [5, 6], "o: expected beats in clocks 5 to 7, one in each, got [5, 6]"),
+    ],
+)
+def test_missed_clock_and_wrong_latency_are_found(env, taken, given, message):
+    source, sink = Source(env, "i", "never"), Sink(env, "o", "never")
+    source.cycles, sink.cycles = [3, 4, 5], [5, 6, 7]
+    check_full_rate(source, sink, 2)
+
+    source.cycles, sink.cycles = taken, given
+    with pytest.raises(AssertionError) as error:
+        check_full_rate(source, sink, 2)
+    assert str(error.value).startswith(message)

@@ -467,15 +467,15 @@ def test_stalled_sort_output_holds_no_pick():
     sim.run(dut, bench, timeout=50)
 
 
-@pytest.mark.parametrize("pipeline", [None, (2, 5), (1, 2, 3, 4, 5, 6)])
+@pytest.mark.parametrize("pipeline", [None, (2, 5), (4,), (2,), (1, 2, 3, 4, 5, 6)])
 def test_bypassed_module_toggles_nothing(pipeline):
-    """Sorts leave the picker's registers and its input alone, picks those of sorter and merger."""
+    """Sorts leave the picker and its registers alone, picks sorter and merger, idle inputs both."""
     parameters = RisParameters(ways=4, pipeline=pipeline)
     dut = Ris(parameters)
     rng = np.random.default_rng(9)
     a, b = groups(rng, 20, parameters), groups(rng, 20, parameters)
     sorts = sort_payloads(parameters, a, b, [0, 1, 0, 3] * 5)
-    picks = pick_payloads(parameters, a, b)
+    picks = pick_payloads(parameters, b, a)
 
     async def bench(ctx):
         for stream in (dut.o_sort, dut.o_pick):
@@ -485,13 +485,16 @@ def test_bypassed_module_toggles_nothing(pipeline):
         for _ in range(8):
             await ctx.tick()
         quiet = ctx.get(dut.o_pick.payload).as_bits()
-        for payload in sorts:
+        for payload, idle in zip(sorts, picks, strict=True):
+            if dut.latency["i_pick to o_pick"]:
+                ctx.set(dut.i_pick.payload, idle)
             await sim.put(ctx, dut.i_sort, payload)
             assert ctx.get(dut.o_pick.payload).as_bits() == quiet
         for _ in range(8):
             await ctx.tick()
         quiet = ctx.get(dut.o_sort.payload).as_bits()
-        for payload in picks:
+        for payload, idle in zip(picks, sorts, strict=True):
+            ctx.set(dut.i_sort.payload, idle)
             await sim.put(ctx, dut.i_pick, payload)
             assert ctx.get(dut.o_sort.payload).as_bits() == quiet
 

@@ -8,7 +8,7 @@ from golden.parameters import TisgParameters
 from rtl.arithmetic import fixed_sum, float_sum
 from rtl.arithmetic.float_sum import FP16, FP32
 from rtl.arithmetic.widen import widen
-from rtl.sorting.pipeline import register
+from rtl.pipeline import register
 
 __all__ = ["ScoreAdder"]
 

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from golden.parameters import TisgParameters
 from rtl.arithmetic.score_adder import ScoreAdder
-from rtl.sorting.pipeline import advance, register
+from rtl.pipeline import advance, register
 
 __all__ = ["Tisg"]
 

@@ -5,9 +5,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from golden.parameters import RisParameters, SorterParameters
+from rtl.pipeline import register
 from rtl.sorting.entry import group_layout
 from rtl.sorting.networks import Stages
-from rtl.sorting.pipeline import register
 
 __all__ = ["Network", "exchange"]
 

@@ -5,10 +5,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from golden.parameters import RisParameters
+from rtl.pipeline import advance, delay
 from rtl.sorting import networks
 from rtl.sorting.compare_exchange import Network
 from rtl.sorting.entry import Mode, group_layout
-from rtl.sorting.pipeline import advance, delay
 
 __all__ = ["Ris"]
 

@@ -5,10 +5,10 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from golden.parameters import SorterParameters
+from rtl.pipeline import advance
 from rtl.sorting import networks
 from rtl.sorting.compare_exchange import Network
 from rtl.sorting.entry import group_layout
-from rtl.sorting.pipeline import advance
 
 __all__ = ["Sorter"]
 
