@@ -4,6 +4,8 @@ Operands are fp16, everything between is fp32, each operation rounded to nearest
 dimensions (batch, heads) broadcast. Every NaN result is the one quiet NaN of its format.
 """
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -43,11 +45,12 @@ def _tree(values: Single, axis: int) -> Single:
 
 def _accumulate(products: Single) -> Single:
     """Sum over the first axis: tiles of 16 in a tree, added up in increasing order."""
-    spare = -len(products) % LANES
-    padded = np.pad(products, ((0, spare), *((0, 0),) * (products.ndim - 1)))
     total = np.zeros(products.shape[1:], np.float32)
     with np.errstate(invalid="ignore", over="ignore"):
-        for tile in padded.reshape(-1, LANES, *products.shape[1:]):
+        for start in range(0, len(products), LANES):
+            tile = products[start : start + LANES]
+            if len(tile) < LANES:
+                tile = np.pad(tile, ((0, LANES - len(tile)), *((0, 0),) * (tile.ndim - 1)))
             total = total + _tree(tile, 0)
     return _quiet(total)
 
@@ -195,11 +198,12 @@ def softmax(
     return (e * reciprocal).astype(np.float16), bad
 
 
-def weighted_sum(p: Half, v: Half) -> Single:
+def weighted_sum(p: Half, v: Half, rows: NDArray[np.bool_] | None = None) -> Single:
     """Add up value rows, each weighted with its P.
 
-    Rows whose P is zero are skipped: they fill no place of a tile, whatever they hold. Tiles take
-    the next 16 of the other rows in increasing order; sums as in :func:`dot`.
+    Tiles take the next 16 rows in increasing order; sums as in :func:`dot`. Without ``rows``, a row
+    whose P is zero is skipped: it fills no place of a tile, whatever it holds. With ``rows``, just
+    those fill places, and one whose P is zero gives +0 products, whatever it holds.
 
     Parameters
     ----------
@@ -207,20 +211,24 @@ def weighted_sum(p: Half, v: Half) -> Single:
         Weights.
     v : ndarray of float16, shape (..., tokens, head_dim)
         Rows; leading dimensions broadcast.
+    rows : ndarray of bool, shape broadcastable to ``p``, optional
+        True where a row is fetched.
 
     Returns
     -------
     ndarray of float32, shape (..., head_dim)
     """
     leading = np.broadcast_shapes(p.shape[:-1], v.shape[:-2])
-    p = np.broadcast_to(p, (*leading, p.shape[-1]))
-    v = np.broadcast_to(v, (*leading, *v.shape[-2:]))
-    used = p != 0
-    longest = int(used.sum(axis=-1).max(initial=0))
-    order = np.argsort(~used, axis=-1, kind="stable")[..., :longest]
+    tokens, head_dim = v.shape[-2:]
+    p = np.broadcast_to(p, (*leading, tokens))
+    fetched = np.broadcast_to(p != 0 if rows is None else rows, p.shape)
+    longest = int(fetched.sum(axis=-1).max(initial=0))
+    order = np.argsort(~fetched, axis=-1, kind="stable")[..., :longest]
+    used = fetched & (p != 0)
     p, used = (np.take_along_axis(x, order, -1)[..., np.newaxis] for x in (p, used))
-    rows = np.take_along_axis(v, order[..., np.newaxis], -2)
+    matrices = np.arange(math.prod(v.shape[:-2])).reshape(v.shape[:-2])
+    places = np.broadcast_to(matrices, leading)[..., np.newaxis] * tokens + order
     with np.errstate(invalid="ignore"):
-        products = p.astype(np.float32) * rows.astype(np.float32)
+        products = p.astype(np.float32) * v.reshape(-1, head_dim)[places].astype(np.float32)
     products = np.where(used, products, np.float32(0))
     return _accumulate(np.ascontiguousarray(np.moveaxis(products, -2, 0)))

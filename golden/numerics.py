@@ -14,6 +14,8 @@ __all__ = [
     "is_bad_addend",
     "quantise_ufix",
     "rank",
+    "score_dtype",
+    "score_keys",
     "sort_keys",
     "ufix_limit",
 ]
@@ -86,6 +88,28 @@ def rank(keys: NDArray[np.unsignedinteger], indices: NDArray[np.integer]) -> NDA
 def ufix_limit(int_bits: int, frac_bits: int) -> int:
     """Largest code of a ``ufix`` score: one below all-ones, which is reserved."""
     return (1 << (int_bits + frac_bits)) - 2
+
+
+def score_dtype(score_format: str) -> type[np.unsignedinteger]:
+    """Type of the bit patterns of a score: uint16 (``fp16``) or uint32 (``fp32``, ``ufix``)."""
+    return np.uint16 if score_format == "fp16" else np.uint32
+
+
+def score_keys(score: NDArray[np.unsignedinteger], score_format: str = "fp16") -> NDArray[Any]:
+    """Sort keys of scores: of floats as :func:`sort_keys`, of a ``ufix`` code its top bit set.
+
+    Parameters
+    ----------
+    score : ndarray of uint16 (``fp16``) or uint32 (``fp32``, ``ufix``), any shape
+        Bit patterns.
+    score_format : {"fp16", "fp32", "ufix"}
+        Format of ``score``.
+
+    Returns
+    -------
+    ndarray, shape and dtype of ``score``
+    """
+    return score | np.uint32(1 << 31) if score_format == "ufix" else sort_keys(score)
 
 
 def is_bad_addend(p: NDArray[np.uint16]) -> NDArray[np.bool_]:

@@ -122,6 +122,17 @@ class FullCache:
             store[:, start:end] = new
         self._lengths[layer] = end
 
+    def observe(self, layer: int, weights: Array) -> None:
+        """See the attention weights of the new tokens; here nothing, a subclass may keep some.
+
+        Parameters
+        ----------
+        layer : int
+            Number of the layer.
+        weights : ndarray, shape (kv_heads, group, tokens, length)
+            Not to be changed.
+        """
+
     def __call__(self, layer: int, q: Array, k: Array, v: Array) -> Array:
         """Dense causal attention over all tokens so far; see :class:`Attend`."""
         self._append(layer, k, v)
@@ -137,6 +148,7 @@ class FullCache:
         scores -= scores.max(axis=-1, keepdims=True)
         np.exp(scores, out=scores)
         scores /= scores.sum(axis=-1, keepdims=True)
+        self.observe(layer, scores.reshape(kv_heads, -1, tokens, length))
         return (scores @ values).reshape(q.shape)
 
 

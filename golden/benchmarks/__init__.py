@@ -1,0 +1,1 @@
+"""Measurements of the golden algorithms on a real model, one command each."""
