@@ -243,7 +243,7 @@ def _script(design: _Design, technology: Technology, options: Options) -> str:
             # OpenSTA 2.0.17 reads no concatenation on the left of an assignment.
             "splitnets",
             "opt_clean -purge",
-            f"write_verilog -noattr -noexpr -norename {script}.v",
+            f"write_verilog -noattr -noexpr -norename -simple-lhs {script}.v",
         ]
     if options.split:
         lines += [

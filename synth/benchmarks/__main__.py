@@ -12,6 +12,7 @@ from synth.report import table
 _STORE = Path("build/synth")
 _NAMES = {
     "area_um2": "area um2",
+    "um2_each": "um2 each",
     "delay_ps": "delay ps",
     "fmax_mhz": "fmax MHz",
     "invocations": "invocations",

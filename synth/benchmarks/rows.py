@@ -141,14 +141,23 @@ def _netlist_row(text: dict[str, Any], pdks: Technologies) -> Row:
         result = flow.measure(
             _component(text), pdks.load(text["pdk"]), options, name=text["block"], store=pdks.store
         )
+        runs = [
+            _figures(run, result["memory_area_um2"], text.get("per")) for run in result["scripts"]
+        ]
         best = min(
-            result["scripts"],
+            runs,
             key=lambda run: (sum(j.shortfall for j in _judge(run, most, least)), run["area_um2"]),
         )
-        how = f"{text['pdk']}, script {best['script']}"
-        return {name: best[name] for name in ("area_um2", "delay_ps", "fmax_mhz", "flops")}, how
+        how = f"{text['pdk']}, script {result['scripts'][runs.index(best)]['script']}"
+        return best, f"{how}, macros included" if "per" in text else how
 
     return Row(text["name"], measure, most, least, tuple(text.get("peers", ())))
+
+
+def _figures(run: dict[str, Any], macros: float, per: int | None) -> dict[str, Any]:
+    """Figures of one netlist; ``um2_each`` is its area and that of its macros by ``per`` items."""
+    figures = {name: run[name] for name in ("area_um2", "delay_ps", "fmax_mhz", "flops")}
+    return figures | ({"um2_each": (run["area_um2"] + macros) / per} if per else {})
 
 
 def _schedule_row(text: dict[str, Any]) -> Row:
