@@ -7,17 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from golden.llm.trace import Trace
-from golden.parameters import Parameters, RisParameters, SelectionParameters, TisgParameters
+from golden.parameters import HikvSelectorParameters, ScoreboardParameters, TisgParameters
+from golden.traffic import Traffic
 from rtl.catalogue import block
 from rtl.generate import generate
+from rtl.hikv.scoreboard_core import ScoreboardCore
 from synth import flow, report, sta, technology
 from synth.comparison import beside_paper
+from verif.selector_replay import GROUPING, bounds, replay
 from verif.simulate import simulate
 
 __all__ = ["add_parser", "run"]
 
 _OUTPUT = Path("build/rtl")
 _STORE = Path("build/synth")
+_SELECTOR = "hikv_selector"
 _ADDERS = 512
 
 _EXAMPLE = """example:
@@ -49,66 +53,100 @@ def run(args: argparse.Namespace) -> int:
     """Run all parts; 0 only if every replayed beat agreed."""
     trace = Trace.load(args.trace) if args.trace else Trace.load()
     chosen = technology.load(args.pdk, [])
-    blocks: dict[str, Parameters] = {
-        "ris": RisParameters(),
-        "selection": SelectionParameters(
-            head_dim=trace.head_dim, max_length=max(trace.head_dim, len(trace.tokens))
-        ),
-        "tisg": TisgParameters(),
-    }
-    _describe(trace)
-    for name, parameters in blocks.items():
-        generate(name, parameters, args.output)
-    agreed = [_replay(name, blocks[name], args.trace) for name in ("selection", "tisg")]
-    _figures(blocks, chosen)
-    print(f"\nVerilog, manifests and file lists: {args.output}/")
-    print("result:", "all agree" if all(agreed) else "DISAGREEMENT, see above")
-    return 0 if all(agreed) else 1
+    selector = _selector(trace)
+    _describe(trace, selector)
+    generate(_SELECTOR, selector, args.output)
+    agreed = _simulate(selector, args.trace)
+    _account(trace, selector)
+    _figures(chosen)
+    print(f"\nVerilog, manifest and file list: {args.output}/")
+    print("result:", "all agree" if agreed else "DISAGREEMENT, see above")
+    return 0 if agreed else 1
 
 
-def _describe(trace: Trace) -> None:
-    layers, heads, group, steps, head_dim = trace.q.shape
-    queries = layers * heads * group * steps
-    chunks = layers * heads * group * sum(
-        -(-trace.length(step) // head_dim) for step in range(steps)
+def _selector(trace: Trace) -> HikvSelectorParameters:
+    """Selector with a context per captured head, whose slots hold half the prompt."""
+    layers, heads, group, _, head_dim = trace.q.shape
+    capacity = max(1, trace.prompt // 4)
+    return HikvSelectorParameters(
+        contexts=layers * heads,
+        cap_recent=capacity,
+        cap_important=capacity,
+        max_slots=2 * capacity,
+        head_dim=head_dim,
+        queries=group,
     )
+
+
+def _describe(trace: Trace, selector: HikvSelectorParameters) -> None:
+    layers, heads, group, steps, head_dim = trace.q.shape
+    budgets = bounds(head_dim)
     print(f"model    {trace.about.get('model', 'unknown')}")
-    print(f"trace    layers {', '.join(map(str, trace.layers))}, {heads * group} query heads, "
-          f"prompt {trace.prompt}, {steps} decode steps")  # fmt: skip
-    print(f"replays  {queries} queries (Q) and {queries} attention rows (P, {chunks} chunks)\n")
+    print(f"trace    layers {', '.join(map(str, trace.layers))}, {heads} KV heads of {group} query "
+          f"heads, prompt {trace.prompt}, {steps} decode steps")  # fmt: skip
+    print(f"cache    {selector.cap_recent} recent + {selector.cap_important} important tokens per "
+          f"head; of Q {budgets['b_iik']}, of each chunk of P {budgets['b_iiv']} selected, "
+          f"{GROUPING} of the group")  # fmt: skip
+    print(f"replays  {layers * heads * steps} decode steps, {layers * heads * group * steps} "
+          "queries (Q) and rows of P\n")  # fmt: skip
 
 
-def _replay(name: str, parameters: Parameters, trace: Path | None) -> bool:
+def _simulate(selector: HikvSelectorParameters, trace: Path | None) -> bool:
     started = time.monotonic()
-    print(f"replay   {name}: building and simulating its Verilog ...", file=sys.stderr, flush=True)
-    outcome = simulate(name, parameters, seed=1, tests="real_trace", trace=trace)
+    print("replay   building and simulating the Verilog ...", file=sys.stderr, flush=True)
+    outcome = simulate(_SELECTOR, selector, seed=1, tests=f"real_trace.*{GROUPING}", trace=trace)
     took = time.monotonic() - started
     if outcome.passed:
-        print(f"replay   {name}: every beat equals the golden model's ({took:.0f} s)")
+        print("replay   every slot, eviction, promotion and mask equals the golden model's "
+              f"({took:.0f} s)")  # fmt: skip
     else:
         print(outcome.report())
     return outcome.passed
 
 
-def _figures(blocks: dict[str, Parameters], chosen: technology.Technology) -> None:
+def _account(trace: Trace, selector: HikvSelectorParameters) -> None:
+    """Print what the replayed steps did to the banks, and the bytes they moved."""
+    steps = [run.step(step) for run in replay(trace, selector) for step in range(trace.steps)]
+    moved = sum((step.traffic for step in steps), Traffic())
+    evicted = sum(step.admission.evicted for step in steps)
+    promoted = sum(step.admission.promoted for step in steps)
+    print(f"banks    {evicted} evictions, {promoted} promotions")
+    rows = [["bytes", "HiKV", "full cache", "share"]]
+    for name, ours, full in (
+        ("read", moved.k_read + moved.v_read, moved.full_read),
+        ("written", moved.written, moved.full_written),
+        ("all", moved.total, moved.full_read + moved.full_written),
+    ):
+        rows.append([name, f"{ours:,}", f"{full:,}", f"{ours / full:.1%}"])
+    print("\n" + report.table(rows))
+
+
+def _figures(chosen: technology.Technology) -> None:
+    """Print area and speed of what the paper's Table I names, at the paper's sizes."""
+    lanes = TisgParameters().lanes
+    blocks = {"ris": 1, "tisg": _ADDERS // lanes, "scoreboard": 1}
     results = []
-    for name, parameters in blocks.items():
+    for name in blocks:
         print(f"synth    {name} on {chosen.pdk.name} ...", file=sys.stderr, flush=True)
-        component = block(name).make(parameters)
+        component = _scoreboard() if name == "scoreboard" else block(name).make()
         options = flow.Options(split=False)
         results.append(flow.measure(component, chosen, options, name=name, store=_STORE))
-    rows = [["block", "area um2", "gates", "flops", "memory bits", "fmax MHz", "delay ps"]]
+    rows = [["block", "area um2", "memories um2", "gates", "flops", "fmax MHz", "delay ps"]]
     for result in results:
         fmax = result["fmax_mhz"]
         rows.append([
-            result["block"], f"{result['area_um2']:,.0f}", f"{result['area_ge']:,.0f}",
-            f"{result['flops']:,}", f"{result['memory_bits']:,}",
+            result["block"], f"{result['area_um2']:,.0f}", f"{result['memory_area_um2']:,.0f}",
+            f"{result['area_ge']:,.0f}", f"{result['flops']:,}",
             "-" if fmax is None else f"{fmax:,.0f}", f"{result['delay_ps']:,.0f}",
         ])  # fmt: skip
-    print(f"\n{chosen.pdk.name}, Yosys {results[0]['tools']['yosys']}; ideal clock, no wires")
+    print(f"\n{chosen.pdk.name}, Yosys {results[0]['tools']['yosys']}; ideal clock, no wires; "
+          "the scoreboard for 32 contexts of 1,024 slots, its sorter apart")  # fmt: skip
     print(report.table(rows))
     if results[0]["tools"]["opensta"] is None:
         print(f"no frequency without OpenSTA; install it: {sta.INSTALL}")
-    lanes = block("tisg").parameters().as_dict()["lanes"]
     print("\nbeside HiKV, Table I (16 nm; the gate's area there is assumed)")
-    print(report.table(beside_paper(results, {"ris": 1, "tisg": _ADDERS // lanes})))
+    print(report.table(beside_paper(results, blocks)))
+
+
+def _scoreboard() -> ScoreboardCore:
+    return ScoreboardCore(ScoreboardParameters())

@@ -10,7 +10,7 @@ _TABLE = Path(__file__).with_name("hikv_table_1.toml")
 
 
 def beside_paper(results: list[dict[str, Any]], copies: dict[str, int]) -> list[list[str]]:
-    """Rows of text: our blocks in gate equivalents, and what the paper's areas amount to.
+    """Rows of text: our blocks in gate equivalents, memories included, and what the paper's areas amount to.
 
     Parameters
     ----------
@@ -31,7 +31,8 @@ def beside_paper(results: list[dict[str, Any]], copies: dict[str, int]) -> list[
         if result["block"] not in copies:
             continue
         paper = described["component"][result["block"]]
-        ours = result["area_ge"] * copies[result["block"]]
+        whole = result["area_um2"] + result["memory_area_um2"]
+        ours = whole * result["area_ge"] / result["area_um2"] * copies[result["block"]]
         theirs = paper["area_mm2"] * 1e6 / gate
         rows.append([
             paper["what"], f"{ours:,.0f}", f"{theirs:,.0f}", f"{ours / theirs:.2f}",

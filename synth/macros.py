@@ -76,6 +76,8 @@ def _ports(shape: MemoryShape) -> list[tuple[str, str, int]]:
         flows_in = member.flow == wiring.In
         name = f"{'i' if flows_in else 'o'}_{path[0]}"
         ports.append((name, "input" if flows_in else "output", Shape.cast(member.shape).width))
+    if shape.sideband:
+        ports.append(("i_sideband", "input", shape.sideband))
     return ports
 
 

@@ -4,8 +4,9 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from golden.hikv import Context
+from golden.hikv import Admission, Context
 from golden.hikv_selector import select_step
 from golden.parameters import HikvSelectorParameters
 from rtl.hikv.interface import Operation
@@ -121,6 +122,29 @@ class Workload:
         weights = self.rng.integers(_FP16_ONE, size=(queries, context.occupied)).astype(np.uint16)
         weights[self.rng.random(weights.shape) < 0.2] = 0
         context.accumulate(weights)
+        return self.wrap(number, q, weights, admission)
+
+    def wrap(
+        self,
+        number: int,
+        q: NDArray[np.uint16],
+        weights: NDArray[np.uint16],
+        admission: Admission,
+    ) -> Step:
+        """Build a step of given Q and P: all that it sends and receives.
+
+        Parameters
+        ----------
+        number : int
+            Context.
+        q : ndarray of uint16, shape (queries, head_dim)
+            fp16 bits.
+        weights : ndarray of uint16, shape (queries, occupied)
+            P, fp16 bits.
+        admission : Admission
+            Of the newcomer.
+        """
+        queries, occupied = weights.shape
         chosen = select_step(q, weights, grouping=self.grouping, **self.bounds)
         commands = [
             self.command(Operation.STEP, number, query=head, first=head == 0,
@@ -131,7 +155,7 @@ class Workload:
             "slot": admission.slot,
             "evicted": admission.evicted,
             "promoted": admission.promoted,
-            "occupied": context.occupied,
+            "occupied": occupied,
             "cause": 0,
         }
 

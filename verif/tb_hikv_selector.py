@@ -1,21 +1,22 @@
 """cocotb bench of :class:`rtl.hikv.hikv_selector.HikvSelector`."""
 
-import itertools
 import os
 import time
 
 import cocotb
 import numpy as np
 
-from golden.hikv_head import Head
-from golden.hikv_selector import select_step
-from golden.parameters import GROUPINGS, HikvParameters, HikvSelectorParameters
+from golden.hikv import Context
+from golden.parameters import GROUPINGS, HikvSelectorParameters
 from rtl.hikv.interface import Cause, Grouping, Operation
 from verif.environment import STALLS, Environment, beats, parameters_under_test, trace_under_test
-from verif.selector_steps import Step, Workload, gather
+from verif.selector_replay import bounds, replay
+from verif.selector_steps import Workload, gather
 
 P = parameters_under_test(HikvSelectorParameters)
 SMALL = P.head_dim < 64
+TRACE = trace_under_test()
+REPLAYS = (P.head_dim, P.contexts) == (TRACE.head_dim, TRACE.q.shape[0] * TRACE.q.shape[1])
 TAGS = 1 << P.tag_width
 
 
@@ -310,88 +311,47 @@ async def aborted_context_drains_and_others_go_on(dut, clocks):
             cause.value for cause in (Cause.ABORTED, Cause.BAD_QUERY)}
 
 
-def trace_steps(trace, workload, number, place, count, bounds, grouping):
-    """Decode one (layer, KV head) of a real model in golden; INIT and what each step sends."""
-    context = workload.contexts[number]
-    head = Head(HikvParameters(
-        head_dim=P.head_dim, cap_recent=context.cap_recent, cap_important=context.cap_important,
-        grouping=grouping, score_format=P.score_format, **bounds,
-    ))  # fmt: skip
-    prompt = trace.k.shape[2] - trace.q.shape[3]
-    k, v = trace.k[place].view(np.float16), trace.v[place].view(np.float16)
-    window = min(context.cap_recent, len(trace.windows))
-    scores = trace.scores[place][window - 1]
-    head.initialise(scores, k[:prompt], v[:prompt])
-    bank = head.context
+def trace_steps(trace, workload, number, run):
+    """Tokens of INIT for one (layer, KV head), and all its steps."""
+    bank = run.head.context
     slots = [*sorted(bank.important), *bank.recent]
     init = [
         {"score": bank.scores[slot], "slot": slot, "important": slot in bank.important,
          "last": n == len(slots) - 1}
         for n, slot in enumerate(slots)
     ]  # fmt: skip
-    queries = trace.q.shape[2]
     steps = []
-    for s in range(count):
-        q = np.ascontiguousarray(trace.q[place][:, s])
-        step = head.step(q.view(np.float16), k[prompt + s], v[prompt + s])
-        chosen = select_step(q, step.p, grouping=grouping, **bounds)
-        commands = [
-            workload.command(Operation.STEP, number, query=n, first=n == 0, last=n == queries - 1)
-            for n in range(queries)
-        ]
-        answer = {
-            "slot": step.admission.slot, "evicted": step.admission.evicted,
-            "promoted": step.admission.promoted, "occupied": step.p.shape[1], "cause": 0,
-        }  # fmt: skip
-        sides = [
-            [
-                {"context": number, "query": b.query, "tag": commands[b.query]["tag"],
-                 "chunk": b.chunk, "last": b.last, "error": 0, "count": b.count, "mask": b.mask}
-                for b in side
-            ]
-            for side in chosen
-        ]  # fmt: skip
-        steps.append(Step(
-            commands=commands,
-            q=[beat for row in q for beat in workload._beats(row)],
-            p=[beat for row in step.p for beat in workload._beats(row)],
-            release={"context": number, "tag": commands[-1]["tag"]},
-            responses=[
-                {name: c[name] for name in ("operation", "context", "tag")} | answer
-                for c in commands
-            ],
-            k=sides[0],
-            v=sides[1],
-        ))  # fmt: skip
+    for s in range(trace.steps):
+        step = run.step(s)
+        steps.append(workload.wrap(number, run.q(s), step.p, step.admission))
     return init, steps
 
 
-@cocotb.test(skip=P.head_dim != 64 or P.contexts != 9)
+@cocotb.test(skip=not REPLAYS)
 @cocotb.parametrize(grouping=GROUPINGS)
 async def real_trace_is_decoded_as_golden(dut, grouping):
-    """Decode 64 steps of three layers' heads of a real model, the contexts interleaved."""
+    """Decode all steps of a real model's captured heads, their contexts interleaved."""
+    trace = TRACE
+    budgets = bounds(trace.head_dim)
     env, bench, workload = await start(
-        dut, grouping=grouping, b_iik=26, b_iiv=18, timeout=4_000_000
+        dut, grouping=grouping, b_iik=budgets["b_iik"], b_iiv=budgets["b_iiv"], timeout=4_000_000
     )
-    trace = trace_under_test()
-    places = list(itertools.product(range(3), range(3)))
-    count = trace.q.shape[3]
-    runs = []
-    for number, place in enumerate(places):
-        init, steps = trace_steps(trace, workload, number, place, count, workload.bounds, grouping)
+    workload.contexts = [Context(P.cap_recent, P.cap_important, P.score_format)] * P.contexts
+    await bench.setup(workload, grouping=grouping, **workload.bounds)
+    played = []
+    for number, run in enumerate(replay(trace, P, grouping)):
+        init, steps = trace_steps(trace, workload, number, run)
         bench.send("init", init)
         await bench.answers([workload.command(Operation.INIT, number)])
-        runs.append(steps)
-    steps = [run[s] for s in range(count) for run in runs]
+        played.append(steps)
+    steps = [run[s] for s in range(trace.steps) for run in played]
     began, used, clock = time.perf_counter(), time.process_time(), env.cycle
     await bench.play(steps)
-    rate = len(steps) / (time.perf_counter() - began)
-    share = (time.process_time() - used) * rate / len(steps)
-    queries = trace.q.shape[2]
+    seconds, busy = time.perf_counter() - began, time.process_time() - used
+    heads = len(steps) * trace.group
     dut._log.info(
-        f"{grouping}: {rate:.0f} steps of {queries} query heads per second"
-        f" on {share:.0%} of a processor,"
-        f" {(env.cycle - clock) / len(steps):.1f} clocks each"
+        f"{grouping}: {heads / seconds:.0f} head-steps per second ({heads / busy:.0f} of processor"
+        f" time), {(env.cycle - clock) / heads:.1f} clocks each"
     )
 
 
