@@ -52,8 +52,17 @@ BLOCKS = {
         Block("selection", golden_parameters.SelectionParameters,
               "rtl.sorting.selection:Selection",
               "selects the highest entries of Q or of each chunk of P"),
+        Block("scoreboard", golden_parameters.ScoreboardParameters,
+              "rtl.hikv.scoreboard:Scoreboard",
+              "both banks of HiKV's cache for many contexts, their scores and slots"),
+        Block("hikv_selector", golden_parameters.HikvSelectorParameters,
+              "rtl.hikv.hikv_selector:HikvSelector",
+              "decides what stays in the caches of many heads, and what of it is read"),
         Block("tisg", golden_parameters.TisgParameters, "rtl.arithmetic.tisg:Tisg",
               "adds attention weights to importance scores"),
+        Block("hikv_selector_axi", golden_parameters.HikvSelectorAxiParameters,
+              "rtl.hikv.hikv_selector_axi:HikvSelectorAxi",
+              "the selector with AXI4-Stream and AXI4-Lite ports, registers and interrupt"),
     )
 }  # fmt: skip
 

@@ -29,6 +29,7 @@ _STREAM_PARTS = {
     "valid": "high while the sender offers a payload; never waits for ready",
     "ready": "high when the receiver takes the payload at this clock edge",
 }
+_AXI_STREAM_PARTS = ("tdata", "tvalid", "tready", "tlast")
 
 
 def fields(shape: Any, offset: int = 0, path: str = "") -> Iterator[dict[str, Any]]:
@@ -59,6 +60,14 @@ def _is_layout(shape: Any) -> bool:
     )
 
 
+def _flat_stream(component: Any, name: str) -> str | None:
+    """AXI4-Stream that a plain port is part of."""
+    for prefix in getattr(component, "axi_streams", ()):
+        if name in (f"{prefix}_{part}" for part in _AXI_STREAM_PARTS):
+            return prefix
+    return None
+
+
 def component_ports(component: Any) -> list[dict[str, Any]]:
     """Ports of a component as its Verilog has them, clock and reset left out.
 
@@ -66,8 +75,8 @@ def component_ports(component: Any) -> list[dict[str, Any]]:
     -------
     list of dict
         ``name``, ``direction`` (``input`` or ``output``), ``width``, ``meaning``; ``stream``, for
-        a part of a stream: the common beginning of its ports' names; ``fields``, for a packed
-        vector: see :func:`fields`.
+        a part of a stream: the common beginning of its ports' names (AXI4-Streams are named by
+        the component's ``axi_streams``); ``fields``, for a packed vector: see :func:`fields`.
 
     Raises
     ------
@@ -92,6 +101,8 @@ def component_ports(component: Any) -> list[dict[str, Any]]:
         if top.is_signature and isinstance(top.signature, stream.Signature):
             port["stream"] = name.removesuffix(f"__{path[-1]}")
             port["meaning"] += f": {_STREAM_PARTS[path[-1]]}"
+        elif prefix := _flat_stream(component, name):
+            port["stream"] = prefix
         if _is_layout(member.shape):
             port["fields"] = list(fields(member.shape))
         ports.append(port)
@@ -183,6 +194,7 @@ def _memory_rows(shapes: tuple[memory.MemoryShape, ...]) -> list[dict[str, Any]]
             "write_granularity": shape.granularity or shape.width,
             "module": shape.macro,
             "count": count,
+            **({"sideband": shape.sideband} if shape.sideband else {}),
         }
         for shape, count in collections.Counter(shapes).items()
     ]
@@ -216,7 +228,7 @@ def generate(
     *,
     black_boxes: bool = False,
 ) -> Path:
-    """Write a block's Verilog, manifest and file list, all three or none.
+    """Write a block's Verilog, manifest, file list and what else it has, all of them or none.
 
     Parameters
     ----------
@@ -227,7 +239,9 @@ def generate(
     out_dir : Path
         Made if missing. It gets ``<name>.v``, ``<name>.json`` (manifest: ports with width,
         direction, meaning and packed fields; parameters, latency in clocks, memories, clock,
-        reset, tool versions) and ``<name>.f`` (the Verilog files, for a tool's ``-f``).
+        reset, tool versions) and ``<name>.f`` (the Verilog files, for a tool's ``-f``), and
+        ``<name>.<suffix>`` for each of the component's ``extra_files()``, a dict of texts by
+        suffix.
     name : str, optional
         Verilog module; unset: the block's name.
     black_boxes : bool
@@ -260,6 +274,7 @@ def generate(
         "v": emitted.verilog,
         "json": json.dumps(manifest, indent=2) + "\n",
         "f": f"{name}.v\n",
+        **(component.extra_files() if hasattr(component, "extra_files") else {}),
     }
     out_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=out_dir) as stage:

@@ -5,8 +5,9 @@ import dataclasses
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from amaranth.hdl import Array, ClockSignal, Fragment, Instance, Module, Signal
+from amaranth.hdl import Array, ClockSignal, Fragment, Instance, Module, Signal, Value
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -15,6 +16,7 @@ __all__ = [
     "Memory",
     "MemoryShape",
     "black_boxes",
+    "connecting",
     "memories",
     "random_contents",
     "recording",
@@ -34,6 +36,20 @@ _found: contextvars.ContextVar["list[MemoryShape] | None"] = contextvars.Context
 
 
 @dataclasses.dataclass(frozen=True)
+class _Connections:
+    """What black boxes get beside their ports."""
+
+    enable: Value | None = None
+    sideband: Value | None = None
+
+
+_UNCONNECTED = _Connections()
+_connections: contextvars.ContextVar[_Connections] = contextvars.ContextVar(
+    "connections", default=_UNCONNECTED
+)
+
+
+@dataclasses.dataclass(frozen=True)
 class MemoryShape:
     """Shape of a memory.
 
@@ -47,6 +63,8 @@ class MemoryShape:
         One read and one write port, or one port for both.
     granularity : int, optional
         Bits that one write enable covers; divides ``width``. Unset: the whole row.
+    sideband : int
+        Bits of the black box's port ``i_sideband``; 0: it has none. See :func:`connecting`.
 
     Raises
     ------
@@ -60,12 +78,14 @@ class MemoryShape:
     width: int
     ports: str = "1r1w"
     granularity: int | None = None
+    sideband: int = 0
 
     def __post_init__(self):
         for name, value, minimum in (
             ("Depth", self.depth, 2),
             ("Width", self.width, 1),
             ("Granularity", self.granularity, 1),
+            ("Sideband", self.sideband, 0),
         ):
             if value is None and name == "Granularity":
                 continue
@@ -100,6 +120,26 @@ def black_boxes() -> Iterator[None]:
         yield
     finally:
         _black_boxes.reset(token)
+
+
+@contextmanager
+def connecting(*, enable: Value, sideband: Value | None = None) -> Iterator[None]:
+    """Give the memories that are elaborated meanwhile what black boxes need beside their ports.
+
+    Parameters
+    ----------
+    enable : Value
+        Clock enable of the logic around them (``EnableInserter``), which does not reach inside a
+        black box: while it is low, the instance is neither read nor written.
+    sideband : Value, optional
+        Test, repair and margin pins, of no meaning here: every instance gets them as
+        ``i_sideband``.
+    """
+    token = _connections.set(_Connections(enable, sideband))
+    try:
+        yield
+    finally:
+        _connections.reset(token)
 
 
 @contextmanager
@@ -151,7 +191,8 @@ class Memory(wiring.Component):
     give anything, so nothing may depend on it. An address beyond the depth must not be used.
 
     Inside :func:`black_boxes` it becomes an instance of the module ``shape.macro`` with ports of
-    the same names, prefixed ``i_`` or ``o_``, plus ``i_clk``.
+    the same names, prefixed ``i_`` or ``o_``, plus ``i_clk``, and ``i_sideband`` inside
+    :func:`connecting` with one.
 
     Parameters
     ----------
@@ -196,13 +237,15 @@ class Memory(wiring.Component):
         if self.storage == "registers":
             self._registers(m)
             return m
-        found = _found.get()
-        if found is not None:
-            found.append(self.shape)
+        found, shape = _found.get(), self.shape
         if _black_boxes.get():
+            sideband = _connections.get().sideband
+            shape = dataclasses.replace(shape, sideband=0 if sideband is None else len(sideband))
             self._instance(m)
         else:
             self._array(m)
+        if found is not None:
+            found.append(shape)
         return m
 
     def _contents(self) -> list[int]:
@@ -255,8 +298,13 @@ class Memory(wiring.Component):
                     m.d.sync += stored[bits].eq(self.write_data[bits])
 
     def _instance(self, m):
-        ports = {"i_i_clk": ClockSignal()}
+        connections = _connections.get()
+        ports: dict[str, Any] = {"i_i_clk": ClockSignal()}
         for path, member, value in self.signature.flatten(self):
             direction = "i" if member.flow == In else "o"
+            if connections.enable is not None and str(path[0]).endswith("en"):
+                value = value & connections.enable.replicate(len(value))
             ports[f"{direction}_{direction}_{path[0]}"] = value
+        if connections.sideband is not None:
+            ports["i_i_sideband"] = connections.sideband
         m.submodules.macro = Instance(self.shape.macro, **ports)

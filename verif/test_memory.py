@@ -1,16 +1,19 @@
 # amaranth: UnusedElaboratable=no
 """Unit tests of :class:`rtl.memory.Memory`, in the Amaranth simulator."""
 
+import dataclasses
 import re
 
 import numpy as np
 import pytest
 from amaranth.back import verilog
+from amaranth.hdl import Signal
 
 from rtl.memory import (
     Memory,
     MemoryShape,
     black_boxes,
+    connecting,
     memories,
     random_contents,
     recording,
@@ -121,6 +124,30 @@ def test_black_box_is_an_instance_with_the_same_ports(shape):
     assert "reg" not in text
 
 
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.macro)
+def test_black_box_gets_sideband_and_is_still_while_disabled(shape):
+    enable, sideband = Signal(name="clock_enable"), Signal(7, name="pins")
+    with black_boxes(), connecting(enable=enable, sideband=sideband), recording() as found:
+        text = verilog.convert(
+            dut := Memory(shape),
+            ports=[enable, sideband, *(value for _, _, value in dut.signature.flatten(dut))],
+            emit_src=False, strip_internal_attrs=True,
+        )  # fmt: skip
+    ports = dict(re.findall(r"\.i_(\w+)\((.+?) ?\)", text))
+    gates = dict(re.findall(r"assign (\S+) += (.*);", text))
+
+    assert found == [dataclasses.replace(shape, sideband=7)]
+    assert ports["sideband"] == "pins"
+    for name in ("read_en", "write_en") if shape.ports == "1r1w" else ("en", "write_en"):
+        source = gates[ports[name]]
+        assert re.search(rf"\b{name}\b", source) and "clock_enable" in source
+
+
+def test_sideband_is_for_black_boxes_only():
+    with connecting(enable=Signal(), sideband=Signal(3)):
+        assert memories(Memory(MemoryShape(4, 8))) == [MemoryShape(4, 8)]
+
+
 def test_names_of_macros():
     assert [shape.macro for shape in SHAPES] == [
         "kvsmith_mem_1r1w_2x1",
@@ -149,6 +176,7 @@ def test_memories_are_listed_and_registers_are_not():
         ((4, 8, "2rw"), ValueError, "Ports must be one of 1r1w, 1rw, not '2rw'"),
         ((4, 8, "1rw", 3), ValueError, "Granularity must divide width (8), not 3"),
         ((4, 8, "1rw", 0), ValueError, "Granularity must be at least 1, not 0"),
+        ((4, 8, "1rw", None, -1), ValueError, "Sideband must be at least 0, not -1"),
     ],
 )
 def test_rejects_bad_shapes(arguments, error, message):
