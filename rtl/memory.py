@@ -262,11 +262,11 @@ class Memory(wiring.Component):
         return self.en & ~self.write_en.any(), self.addr, write, self.addr
 
     def _array(self, m):
-        m.submodules.rows = rows = memory.Memory(
+        m.submodules.words = words = memory.Memory(
             shape=self.shape.width, depth=self.shape.depth, init=self._contents()
         )
-        read = rows.read_port()
-        write = rows.write_port(granularity=self.shape.granularity)
+        read = words.read_port()
+        write = words.write_port(granularity=self.shape.granularity)
         read_en, read_addr, write_en, write_addr = self._access()
 
         m.d.comb += [

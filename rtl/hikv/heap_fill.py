@@ -69,7 +69,9 @@ class HeapFill(wiring.Component):
             offered["last"].eq(last),
         ]
         for place in range(p.ways):
-            blocked = last & (in_last != 0) & (place >= in_last)
+            # The last place is the first beyond every capacity that does not fill the node.
+            beyond = in_last <= place if place < p.ways - 1 else Const(1)
+            blocked = last & (in_last != 0) & beyond
             entry = offered.entries[place]
             with m.If(place < level):
                 m.d.comb += entry.eq(group[place])
