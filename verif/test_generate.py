@@ -86,9 +86,11 @@ PORTS = {
 #: Sizes at which blocks are checked whose default size takes minutes.
 SMALL = {"contexts": 3, "cap_recent": 20, "cap_important": 21, "max_slots": 48, "ways": 4}
 EXAMPLES = {name: entry.parameters() for name, entry in BLOCKS.items()} | {
-    "scoreboard": block("scoreboard").parameters(**SMALL, lanes=8),
-    "hikv_selector": block("hikv_selector").parameters(**SMALL, lanes=8, head_dim=24),
-    "hikv_selector_axi": block("hikv_selector_axi").parameters(**SMALL, lanes=8, head_dim=24),
+    "scoreboard": block("scoreboard").parameters.parse(SMALL | {"lanes": 8}),
+    **{
+        name: block(name).parameters.parse(SMALL | {"lanes": 8, "head_dim": 24})
+        for name in ("hikv_selector", "hikv_selector_axi")
+    },
 }
 
 YOSYS = """
@@ -228,7 +230,7 @@ def test_all_simulators_read_it_alike(generated, name):
 )
 def test_all_simulators_read_small_ones_alike(name, settings):
     small = {"contexts": 2, "cap_recent": 3, "cap_important": 5, "max_slots": 8, "ways": 4}
-    parameters = block(name).parameters(**small, lanes=4, tag_width=4, **settings)
+    parameters = block(name).parameters.parse(small | {"lanes": 4, "tag_width": 4} | settings)
 
     assert never_run(emit(block(name).make(parameters), name).verilog) == []
 

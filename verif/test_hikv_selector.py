@@ -7,7 +7,7 @@ import re
 import hypothesis
 import numpy as np
 import pytest
-from amaranth.hdl import Module
+from amaranth.hdl import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 from hypothesis import given
@@ -15,8 +15,12 @@ from hypothesis import strategies as st
 
 from golden.hikv_selector import select_step
 from golden.parameters import GROUPINGS, HikvSelectorParameters
-from rtl.hikv.interface import Grouping
+from rtl.hikv.command_front import CommandFront
+from rtl.hikv.first_error import FirstError
+from rtl.hikv.hikv_selector import HikvSelector
+from rtl.hikv.interface import Cause, Grouping, Operation
 from rtl.hikv.kv_selection import KvSelection
+from rtl.hikv.vector_source import VectorSource
 from rtl.sorting.ris import Ris
 from rtl.sorting.selection import ris_parameters
 from verif import sim
@@ -209,7 +213,151 @@ def test_any_lengths_and_stalls(seed, grouping, lengths, stalls):
 def test_sizes(settings):
     p = dataclasses.replace(SMALL, **settings)
     rng = np.random.default_rng(4)
-    simulate(p, [random_group(p, rng, pool=pool) for pool in (None, SPECIAL) for _ in range(4)])
+    simulate(p, [random_group(p, rng, pool=pool) for pool in (None, SPECIAL) for _ in range(3)])
+
+
+@pytest.mark.parametrize("length", [13, 16, 17, 24, 25])
+@pytest.mark.parametrize("beats", [1, 2, 3, 4, 5])
+def test_vector_of_any_length_is_filled_up_or_cut(beats, length):
+    """What is offered behind a short vector is not taken for a part of it."""
+    p = SMALL
+    source = VectorSource(p, limit=32, copies=True)
+    rng = np.random.default_rng(beats)
+    sent = [rng.integers(1, 1 << 16, size=8 * n, dtype=np.uint16) for n in (beats, 4)]
+    lengths = [length, 32]
+    wanted = []
+    for values, count in zip(sent, lengths, strict=True):
+        whole = np.zeros(-(-count // 8) * 8, np.uint16)
+        known = min(len(values), len(whole))
+        whole[:known] = values[:known]
+        wanted.append(whole)
+    faults = []
+
+    async def vectors(ctx):
+        await sim.drive(ctx, source.i, (b for v in sent for b in wide(p, v, rng)))
+
+    async def counts(ctx):
+        await sim.drive(ctx, source.i_length, lengths)
+
+    async def parts(ctx):
+        for values, count, wrong in zip(wanted, lengths, (beats != -(-length // 8), 0),
+                                        strict=True):  # fmt: skip
+            found = await sim.collect(ctx, source.o, -(-count // 4))
+            assert [v for part in found for v in part.values] == values[: len(found) * 4].tolist()
+            assert bool(found[-1].error) == bool(wrong)
+
+    async def copies(ctx):
+        for values in wanted:
+            found = await sim.collect(ctx, source.o_wide, len(values) // 8)
+            assert [v for beat in found for v in beat.values] == values.tolist()
+            assert [bool(b["last"]) for b in found] == [*[False] * (len(found) - 1), True]
+
+    async def count_faults(ctx):
+        for _ in range(100):
+            _, _, fault = await ctx.tick().sample(source.fault)
+            faults.append(fault)
+
+    sim.run(source, vectors, counts, parts, copies, count_faults, timeout=400)
+    assert sum(faults) == (beats != -(-length // 8))
+
+
+@pytest.mark.parametrize("settings", [{}, {"adder_registers": 1}], ids=str)
+def test_sums_of_one_row_follow_one_another(settings):
+    """Every head is added to what the head before it left a few clocks ago."""
+    p = dataclasses.replace(SMALL, head_dim=4, lanes=4, **settings)
+    rng = np.random.default_rng(5)
+    groups = [random_group(p, rng, grouping="per_group", occupied=n % 4 + 1) for n in range(12)]
+    simulate(p, groups)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"lanes": 4}, {"adder_registers": 1, "pipeline": (1, 2, 3, 4, 5, 6), "index_lanes": 2}],
+    ids=str,
+)
+def test_latency(settings):
+    """Clocks between the handshakes; the context was empty."""
+    p = dataclasses.replace(SMALL, cap_recent=4, cap_important=4, **settings)
+    dut = HikvSelector(p)
+    found = {}
+
+    async def clocks(ctx, port):
+        passed = 1
+        while not ctx.get(port.valid):
+            await ctx.tick()
+            passed += 1
+        await ctx.tick()
+        return passed
+
+    async def testbench(ctx):
+        async def command(operation, *, query=0, first=0, last=0):
+            await pause(ctx)
+            payload = {"operation": operation, "context": 1, "query": query, "first": first,
+                       "last": last, "tag": 0}  # fmt: skip
+            await sim.put(ctx, dut.i_command, payload)
+            return await clocks(ctx, dut.o_response)
+
+        ctx.set(Cat(dut.o_response.ready, dut.o_k.ready, dut.o_v.ready), 0b111)
+        await command(Operation.CLEAR)
+        start = "i_command to o_response, "
+        found[f"{start}out of order"] = await command(Operation.STEP, query=1)
+        found[f"{start}first STEP"] = await command(Operation.STEP, first=1)
+        found[f"{start}other STEP"] = await command(Operation.STEP, query=1, last=1)
+        for _ in range(2):
+            beats = wide(p, np.ones(p.head_dim, np.uint16), np.random.default_rng())
+            await sim.drive(ctx, dut.i_q, beats)
+        await pause(ctx)
+        for _ in range(2):
+            await sim.put(ctx, dut.i_p, {"values": [1] * p.lanes, "last": 1})
+            path = "i_p to o_v, one group of slots, b_iiv = 0"
+            found[path] = await clocks(ctx, dut.o_v)
+
+    sim.run(dut, testbench)
+    assert found == dut.latency
+
+
+async def pause(ctx):
+    for _ in range(60):
+        await ctx.tick()
+
+
+def test_error_in_the_clock_of_clear_is_the_first_one():
+    dut = FirstError(SMALL, sources=1)
+
+    async def testbench(ctx):
+        for tag in (1, 2):
+            # An error is looked at one clock after it came.
+            ctx.set(dut.errors[0], {"valid": 1, "cause": Cause.BAD_QUERY, "context": 0, "tag": tag})
+            await ctx.tick()
+            ctx.set(dut.errors[0], {"valid": 0, "cause": 0, "context": 0, "tag": 0})
+            ctx.set(dut.clear, tag == 2)
+            await ctx.tick()
+            capture = ctx.get(dut.capture)
+            assert (capture.valid, capture.tag) == (1, tag)
+            assert ctx.get(dut.status.bad_command)
+
+    sim.run(dut, testbench)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 7])
+def test_command_waits_as_long_as_the_limit_says(limit):
+    dut = CommandFront(SMALL)
+
+    async def testbench(ctx):
+        ctx.set(dut.release_limit, limit)
+        ctx.set(dut.pending, 1)
+        command = {"operation": Operation.CLEAR, "context": 0, "query": 0, "first": 0, "last": 0,
+                   "tag": 0}  # fmt: skip
+        await sim.put(ctx, dut.i_command, command)
+        passed = 0
+        while not ctx.get(dut.o_response.valid):
+            await ctx.tick()
+            passed += 1
+        # One clock for the check, one to find that the limit is reached.
+        assert passed == limit + 2
+        assert ctx.get(dut.o_response.payload).cause == Cause.RELEASE_TIMEOUT
+
+    sim.run(dut, testbench)
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,7 @@ class BudgetTable(wiring.Component):
             max(2, p.contexts), 1, layout.size, parity=p.parity, storage=p.storage
         )
         phase = Signal(Phase, init=Phase.READ)
+        waits = Signal()
         default = Signal(init=1)
         mentioned, granted = Signal(p.contexts), Signal(p.contexts)
         context = Signal(context_shape(p))
@@ -104,14 +105,14 @@ class BudgetTable(wiring.Component):
             self.i.ready.eq((phase == Phase.LOAD) | ((phase == Phase.READY) & self.quiet)),
             takes.eq(self.i.valid & self.i.ready),
             self.forget.eq(takes & (phase == Phase.READY)),
-            self.busy.eq(phase != Phase.READY),
+            self.busy.eq((phase != Phase.READY) | waits),
             self.has_budget.eq(granted.bit_select(self.context, 1)),
             self.row.eq(data.View(layout, rows.read_data)),
             rows.en.eq(takes | self.read | reads | (phase == Phase.WRITE)),
             rows.write.eq(takes | (phase == Phase.WRITE)),
             rows.addr.eq(Mux(takes, entry.context, Mux(self.read, self.context, context))),
             rows.write_data.eq(written.as_value()),
-            self.error.eq(rows.error & ~self.busy),
+            self.error.eq(rows.error & (phase == Phase.READY)),
         ]
 
         with m.If(takes):
@@ -158,13 +159,13 @@ class BudgetTable(wiring.Component):
                                    & (~bad & fits).replicate(p.contexts)),
                     ]
         if p.parity:
-            self._search(m, phase, context, takes)
+            self._search(m, phase, context, takes, waits)
 
         return m
 
-    def _search(self, m, phase, context, takes):
+    def _search(self, m, phase, context, takes, waits):
         """Go through the rows; that of an empty heap may begin where another one does."""
-        wanted, waits = Signal(range(self.parameters.heap_rows), reset_less=True), Signal()
+        wanted = Signal(range(self.parameters.heap_rows), reset_less=True)
         row = self.row
         with m.If(self.search & ~waits):
             m.d.sync += [waits.eq(1), wanted.eq(self.heap_base)]

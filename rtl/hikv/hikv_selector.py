@@ -158,8 +158,13 @@ class HikvSelector(wiring.Component):
 
     @property
     def latency(self) -> dict[str, int]:
-        """Clocks from port to port when nothing stalls."""
-        return {}
+        """Clocks from port to port when nothing stalls and nothing else is under way."""
+        return {
+            "i_command to o_response, first STEP": 9,
+            "i_command to o_response, other STEP": 3,
+            "i_command to o_response, out of order": 2,
+            "i_p to o_v, one group of slots, b_iiv = 0": 13 + self.parameters.adder_registers,
+        }
 
     def elaborate(self, platform):
         m = Module()
@@ -200,14 +205,17 @@ class HikvSelector(wiring.Component):
             for name in ("b_iik", "b_iiv", "grouping", "release_limit")
         ]
         m.d.comb += [selection.context.eq(front.context), front.pending.eq(selection.pending)]
-        self._abort(m, front, core, selection)
+        lost = self._abort(m, front, core, selection)
         self._report(m, front, core, selection)
-        self._count(m, front, core, selection, sorter)
+        self._count(m, front, core, selection, sorter, lost)
 
         return m
 
     def _abort(self, m, front, core, selection):
-        """Lose a context by order, or because its P is at fault; orders go first."""
+        """Lose a context by order, or because its P is at fault; orders go first.
+
+        Returns whether a fault waits for an order.
+        """
         lost = Signal()
         context = Signal.like(self.abort_context, reset_less=True)
         aborts, which = Signal(), Signal.like(context)
@@ -221,6 +229,7 @@ class HikvSelector(wiring.Component):
             m.d.sync += [lost.eq(1), context.eq(selection.p_step.context)]
         for part in (front, core, selection):
             m.d.comb += [part.abort.eq(aborts), part.abort_context.eq(which)]
+        return lost
 
     def _report(self, m, front, core, selection):
         m.submodules.errors = errors = FirstError(self.parameters, sources=4)
@@ -252,13 +261,13 @@ class HikvSelector(wiring.Component):
             self.capture.eq(errors.capture),
         ]
 
-    def _count(self, m, front, core, selection, sorter):
+    def _count(self, m, front, core, selection, sorter, lost):
         names = ["o_response", "o_k", "o_v", "o_save"]
         names += ["o_k_index", "o_v_index"] if self.parameters.index_lanes else []
         waiting = [
             member.valid & ~member.ready for member in (getattr(self, name) for name in names)
         ]
-        busy = ~front.idle | ~core.idle | ~selection.idle
+        busy = ~front.idle | ~core.idle | ~selection.idle | lost
         m.d.comb += self.busy.eq(self.events.busy)
         m.d.sync += [
             self.events.busy.eq(busy),

@@ -120,6 +120,8 @@ class ScoreboardCore(wiring.Component):
         self._sort(m, command, admission, transfer, heap, rows)
         self._weigh(m, command, admission, front, scores, contexts)
         self._know(m, command, admission, transfer, rows, contexts, budgets)
+        working = admission.busy | transfer.busy | self.o_response.valid | budgets.busy
+        m.d.comb += self.idle.eq(~working & heap.idle & rows.idle & front.idle & scores.idle)
         if p.parity:
             written = Signal()
             m.d.sync += written.eq(accepts & contexts.initialised)
@@ -161,7 +163,6 @@ class ScoreboardCore(wiring.Component):
             transfer.operation.eq(command.operation),
             admission.cause.eq(cause),
             transfer.cause.eq(cause),
-            self.idle.eq(~working & ~self.o_response.valid & ~budgets.busy),
         ]
         with m.If(offered.operation.as_value() > Operation.CLEAR.value):
             m.d.comb += known.eq(Cause.BAD_OPERATION)

@@ -75,6 +75,8 @@ class Scores(wiring.Component):
     done, done_end, done_bad : ``Out(1)``
         A beat of ``writing`` leaves; it is the last of its step; it had a weight that was NaN or
         negative in a recent slot.
+    idle : ``Out(1)``
+        No beat is on its way.
     error, p_error, p_context
         Parity, in the clock after a read: of ``access`` or ``transfer``, of a beat and its context.
     """
@@ -93,6 +95,7 @@ class Scores(wiring.Component):
             "done": Out(1),
             "done_end": Out(1),
             "done_bad": Out(1),
+            "idle": Out(1),
             "error": Out(1),
             "p_error": Out(1),
             "p_context": Out(context_shape(p)),
@@ -134,6 +137,7 @@ class Scores(wiring.Component):
             self.writing.eq(last.context),
             self.done.eq(done),
             self.done_end.eq(last.end),
+            self.idle.eq(~issued & ~Cat(held).any()),
             self.p_context.eq(first.context),
         ]
         m.d.sync += issued.eq(takes)

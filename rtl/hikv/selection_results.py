@@ -53,7 +53,7 @@ class SelectionResults(wiring.Component):
     index_enable : ``In(1)``
         Only if ``index_lanes`` is not 0. Whether selections are listed too.
     idle : ``Out(1)``
-        No selection is half way through.
+        No selection is half way through, or being listed.
     """
 
     def __init__(self, parameters: HikvSelectorParameters):
@@ -86,7 +86,7 @@ class SelectionResults(wiring.Component):
             Signal(range(_BLOCK + 1), name=f"count_{n}", reset_less=True)
             for n in range(len(blocks))
         ]
-        offered, sent = Signal(), Signal()
+        offered, sent, lists = Signal(), Signal(), Signal()
 
         # A clock after the memory gave them, for the comparisons take long.
         seen, prefix = Signal(), Signal(reset_less=True)
@@ -108,7 +108,7 @@ class SelectionResults(wiring.Component):
         with m.FSM():
             with m.State("MASK"):
                 m.d.comb += [
-                    self.idle.eq(1),
+                    self.idle.eq(~lists),
                     there.eq(seen & (prefix | self.i_mask.valid)),
                     self.i_mask.ready.eq(there & ~prefix),
                 ]
@@ -143,7 +143,7 @@ class SelectionResults(wiring.Component):
                 with m.If(sent):
                     m.next = "MASK"
 
-        self._send(m, result, dimensions, offered, sent)
+        self._send(m, result, dimensions, offered, sent, lists)
 
         return m
 
@@ -171,8 +171,8 @@ class SelectionResults(wiring.Component):
         ]
         return so_far.mask, so_far.weighs
 
-    def _send(self, m, result, dimensions, offered, sent):
-        """Offer a selection to its stream, and to the listing beside it."""
+    def _send(self, m, result, dimensions, offered, sent, lists):
+        """Offer a selection to its stream, and to the listing beside it; whether that works."""
         p = self.parameters
         if not p.index_lanes:
             m.d.comb += [
@@ -187,8 +187,8 @@ class SelectionResults(wiring.Component):
         m.submodules.indices = indices = IndexStream(
             width=p.head_dim, lanes=p.index_lanes, context=shared
         )
-        given, listed, gives, lists = (Signal(name=n) for n in
-                                       ("given", "listed", "gives", "lists"))
+        given, listed, gives, passes = (Signal(name=n) for n in
+                                        ("given", "listed", "gives", "passes"))
         m.d.comb += [
             self.o_k.valid.eq(offered & dimensions & ~given),
             self.o_v.valid.eq(offered & ~dimensions & ~given),
@@ -196,11 +196,12 @@ class SelectionResults(wiring.Component):
             indices.i.payload.mask.eq(result.mask),
             indices.i.payload.context.dimensions.eq(dimensions),
             gives.eq(given | Mux(dimensions, self.o_k.ready, self.o_v.ready)),
-            lists.eq(listed | ~self.index_enable | indices.i.ready),
-            sent.eq(offered & gives & lists),
+            passes.eq(listed | ~self.index_enable | indices.i.ready),
+            sent.eq(offered & gives & passes),
+            lists.eq(indices.o.valid),
         ]
         with m.If(offered):
-            m.d.sync += [given.eq(gives & ~lists), listed.eq(lists & ~gives)]
+            m.d.sync += [given.eq(gives & ~passes), listed.eq(passes & ~gives)]
 
         listing = indices.o.payload
         of_k = listing.context.dimensions

@@ -53,6 +53,8 @@ class WeightsFront(wiring.Component):
         Per context, that it is lost.
     error, error_context
         Parity of the rows of a context.
+    idle : ``Out(1)``
+        No beat is in here.
     """
 
     def __init__(self, parameters: ScoreboardParameters):
@@ -71,6 +73,7 @@ class WeightsFront(wiring.Component):
             "kills": In(p.contexts),
             "error": Out(1),
             "error_context": Out(context_shape(p)),
+            "idle": Out(1),
         })
 
     def elaborate(self, platform):
@@ -106,6 +109,7 @@ class WeightsFront(wiring.Component):
             self.lost.cause.eq(Cause.P_LENGTH),
             self.error.eq(rows.error & accepted),
             self.error_context.eq(held.context),
+            self.idle.eq(~full & ~self.o.valid & ~self.lost.valid),
         ]
 
         m.d.sync += [
