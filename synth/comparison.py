@@ -10,7 +10,7 @@ _TABLE = Path(__file__).with_name("hikv_table_1.toml")
 
 
 def beside_paper(results: list[dict[str, Any]], copies: dict[str, int]) -> list[list[str]]:
-    """Rows of text: our blocks in gate equivalents, memories included, and what the paper's areas amount to.
+    """Rows of text: our blocks and their memories in gate equivalents, and the paper's areas.
 
     Parameters
     ----------
