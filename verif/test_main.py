@@ -2,6 +2,7 @@
 
 import pytest
 
+from rtl.catalogue import BLOCKS
 from scripts.main import COMMANDS, main
 
 
@@ -19,7 +20,7 @@ def test_every_command_has_help_with_an_example(command, capsys):
     [
         (
             ["generate", "nothing"],
-            "Unknown block 'nothing': known are sorter, ris, selection, tisg",
+            f"Unknown block 'nothing': known are {', '.join(BLOCKS)}",
         ),
         (["generate", "ris", "--set", "ways=5"], "ris: Ways must be one of 4, 8, 16, 32, not 5"),
         (["demo", "--trace", "nowhere.npz"], "nowhere.npz: no such file or directory"),
