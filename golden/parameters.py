@@ -447,6 +447,11 @@ class HikvSelectorParameters(ScoreboardParameters):
     steps_in_flight: int = _integer(8, 2, 32, "steps answered whose Q or P is still to come")
     index_lanes: int = _integer(4, 0, 16, "indices per clock of the index streams; 0: none")
 
+    @property
+    def chunks(self) -> int:
+        """Chunks of the longest P."""
+        return -(-self.max_slots // self.head_dim)
+
     def _check(self) -> None:
         super()._check()
         if self.head_dim % self.ways:

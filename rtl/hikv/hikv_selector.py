@@ -16,13 +16,12 @@ from rtl.hikv.interface import (
     release_layout,
     response_layout,
     row_layout,
-    selection_layout,
     weights_layout,
 )
 from rtl.hikv.kv_selection import KvSelection
 from rtl.hikv.ris_share import RisShare
 from rtl.hikv.scoreboard_core import ScoreboardCore
-from rtl.hikv.selection_results import index_layout
+from rtl.hikv.selection_results import selection_members
 
 __all__ = ["EVENTS", "HikvSelector"]
 
@@ -123,14 +122,11 @@ class HikvSelector(wiring.Component):
         self.parameters = p = parameters
         context = command_layout(p)["context"].shape
         b_ii = range(p.head_dim + 1)
-        selection = stream.Signature(selection_layout(p))
-        members = {
+        super().__init__({
             "i_command": In(stream.Signature(command_layout(p))),
             "o_response": Out(stream.Signature(response_layout(p))),
             "i_q": In(stream.Signature(weights_layout(p))),
             "i_p": In(stream.Signature(weights_layout(p))),
-            "o_k": Out(selection),
-            "o_v": Out(selection),
             "i_release": In(stream.Signature(release_layout(p))),
             "i_init": In(stream.Signature(initial_layout(p))),
             "i_load": In(stream.Signature(row_layout(p))),
@@ -147,14 +143,7 @@ class HikvSelector(wiring.Component):
             "capture": Out(capture_layout(p)),
             "busy": Out(1),
             "events": Out(data.StructLayout(dict.fromkeys(EVENTS, 1))),
-        }
-        if p.index_lanes:
-            members |= {
-                "o_k_index": Out(stream.Signature(index_layout(p))),
-                "o_v_index": Out(stream.Signature(index_layout(p))),
-                "index_enable": In(1),
-            }
-        super().__init__(members)
+        } | selection_members(p))
 
     @property
     def latency(self) -> dict[str, int]:

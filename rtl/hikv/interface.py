@@ -141,12 +141,11 @@ def selection_layout(p: HikvSelectorParameters) -> data.StructLayout:
     ``last``: last chunk of the step. ``error``: the vector was too short or too long, or the step
     failed; what is selected is then not to be used.
     """
-    chunks = -(-p.max_slots // p.head_dim)
     return data.StructLayout({
         "context": _context(p),
         "query": range(max(2, p.queries)),
         "tag": p.tag_width,
-        "chunk": range(max(2, chunks)),
+        "chunk": range(max(2, p.chunks)),
         "last": 1,
         "error": 1,
         "count": range(p.head_dim + 1),

@@ -6,8 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from golden.parameters import HikvSelectorParameters
 from rtl.hikv.group_sum import GroupSum
-from rtl.hikv.interface import Grouping, selection_layout, weights_layout
-from rtl.hikv.selection_results import SelectionResults, index_layout
+from rtl.hikv.interface import Grouping, weights_layout
+from rtl.hikv.selection_results import SelectionResults, selection_members
 from rtl.hikv.selection_rows import SelectionRows
 from rtl.hikv.step_ring import StepRing, step_layout
 from rtl.hikv.vector_feed import VectorFeed
@@ -67,14 +67,11 @@ class KvSelection(wiring.Component):
         self._sequencer = Sequencer(p.selection())
         ris = self._sequencer.signature.members
         context = step_layout(p)["context"].shape
-        selection = stream.Signature(selection_layout(p))
-        members = {
+        super().__init__({
             "i_step": In(stream.Signature(step_layout(p))),
             "i_q": In(stream.Signature(weights_layout(p))),
             "i_p": In(stream.Signature(weights_layout(p))),
             "o_p": Out(stream.Signature(copy_layout(p))),
-            "o_k": Out(selection),
-            "o_v": Out(selection),
             "o_ris": ris["o_ris"],
             "i_ris": ris["i_ris"],
             "context": In(context),
@@ -88,14 +85,7 @@ class KvSelection(wiring.Component):
             "nan": Out(1),
             "starves": Out(1),
             "idle": Out(1),
-        }
-        if p.index_lanes:
-            members |= {
-                "o_k_index": Out(stream.Signature(index_layout(p))),
-                "o_v_index": Out(stream.Signature(index_layout(p))),
-                "index_enable": In(1),
-            }
-        super().__init__(members)
+        } | selection_members(p))
 
     def elaborate(self, platform):
         m = Module()

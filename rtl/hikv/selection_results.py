@@ -10,7 +10,7 @@ from rtl.hikv.selection_rows import row_layout
 from rtl.memory import Memory, MemoryShape
 from rtl.sorting.index_stream import IndexStream
 
-__all__ = ["SelectionResults", "index_layout"]
+__all__ = ["SelectionResults", "index_layout", "selection_members"]
 
 _BLOCK = 16
 
@@ -29,6 +29,16 @@ def index_layout(p: HikvSelectorParameters) -> data.StructLayout:
 
 
 _SHARED = ("context", "query", "tag", "chunk", "last", "error")
+
+
+def selection_members(p: HikvSelectorParameters) -> dict[str, wiring.Member]:
+    """Ports for selections: masks, and, if ``index_lanes`` is not 0, index streams."""
+    selection = stream.Signature(selection_layout(p))
+    members = {"o_k": Out(selection), "o_v": Out(selection)}
+    if p.index_lanes:
+        indices = stream.Signature(index_layout(p))
+        members |= {"o_k_index": Out(indices), "o_v_index": Out(indices), "index_enable": In(1)}
+    return members
 
 
 class SelectionResults(wiring.Component):
@@ -58,21 +68,11 @@ class SelectionResults(wiring.Component):
 
     def __init__(self, parameters: HikvSelectorParameters):
         self.parameters = p = parameters
-        selection = stream.Signature(selection_layout(p))
-        members = {
+        super().__init__({
             "i": In(stream.Signature(row_layout(p))),
             "i_mask": In(stream.Signature(p.head_dim)),
-            "o_k": Out(selection),
-            "o_v": Out(selection),
             "idle": Out(1),
-        }
-        if p.index_lanes:
-            members |= {
-                "o_k_index": Out(stream.Signature(index_layout(p))),
-                "o_v_index": Out(stream.Signature(index_layout(p))),
-                "index_enable": In(1),
-            }
-        super().__init__(members)
+        } | selection_members(p))
 
     def elaborate(self, platform):
         m = Module()
@@ -153,13 +153,12 @@ class SelectionResults(wiring.Component):
         row, vector = self.i.payload, self.i.payload.vector
         if p.queries == 1:
             return mask, row.weighs
-        chunks = -(-p.max_slots // p.head_dim)
         union = data.StructLayout({"mask": p.head_dim, "weighs": p.head_dim})
-        m.submodules.unions = unions = Memory(MemoryShape(1 + chunks, 2 * p.head_dim))
+        m.submodules.unions = unions = Memory(MemoryShape(1 + p.chunks, 2 * p.head_dim))
         so_far = Signal(union)
         known = data.View(union, unions.read_data)
         joins = vector.unites & ~vector.opens
-        place = Mux(vector.dimensions, chunks, vector.chunk)
+        place = Mux(vector.dimensions, p.chunks, vector.chunk)
         m.d.comb += [
             so_far.mask.eq(mask | Mux(joins, known.mask, 0)),
             so_far.weighs.eq(row.weighs | Mux(joins, known.weighs, 0)),
